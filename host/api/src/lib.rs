@@ -1,0 +1,1 @@
+//! The HTTP side: routes, bodies, status codes, OpenAPI.

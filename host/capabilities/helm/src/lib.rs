@@ -1,0 +1,1 @@
+//! Helm for plugins: charts from OCI registries, releases in Helm's own record.

@@ -1,0 +1,1 @@
+//! Kubernetes for plugins: one client per cluster behind grants.

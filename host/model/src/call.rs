@@ -1,0 +1,98 @@
+//! One call of one plugin, as the capabilities see it.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::{Application, Digest, Identifier, Pair, PluginName};
+
+/// What the plugin is being asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    Describe,
+    Plan,
+    Inspect,
+    Locate,
+    Apply,
+    Cancel,
+}
+
+impl Mode {
+    /// Whether a capability may change the world.
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Apply | Self::Cancel)
+    }
+    /// The name of the plugin's export.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Describe => "describe",
+            Self::Plan => "plan",
+            Self::Inspect => "inspect",
+            Self::Locate => "locate",
+            Self::Apply => "apply",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+/// Whose things the call touches: everything it makes carries these as labels.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Owner {
+    pub application: Application,
+    pub pair: Pair,
+}
+
+impl Owner {
+    /// The label whose value is [`Owner::hash`].
+    pub const LABEL: &'static str = "sutler.dev/owner";
+
+    /// 16 hex digits that no two owners share in practice: of the length-prefixed parts, so that
+    /// `a-b` + `c` and `a` + `b-c` differ.
+    pub fn hash(&self) -> String {
+        let a = &self.application;
+        let part = |i: &Option<Identifier>| i.as_ref().map_or_else(|| "-".to_owned(), |i| format!("{}:{i}", i.as_str().len()));
+        let text = format!(
+            "{}/{}/{}:{}/{}:{}/{}",
+            part(&a.instance), part(&a.tenant), a.environment.as_str().len(), a.environment,
+            a.id.as_str().len(), a.id, self.pair
+        );
+        Digest::of(text.as_bytes()).hex().chars().take(16).collect()
+    }
+
+    /// Kubernetes labels (key, value) for everything the owner's calls write.
+    pub fn labels(&self, plugin: &PluginName) -> BTreeMap<String, String> {
+        let a = &self.application;
+        let mut out = BTreeMap::from([
+            (Self::LABEL.to_owned(), self.hash()),
+            ("sutler.dev/plugin".to_owned(), plugin.to_string()),
+            ("sutler.dev/application".to_owned(), a.id.to_string()),
+            ("sutler.dev/environment".to_owned(), a.environment.to_string()),
+            ("sutler.dev/kind".to_owned(), self.pair.kind.to_string()),
+            ("sutler.dev/type".to_owned(), self.pair.type_name.to_string()),
+        ]);
+        if let Some(t) = &a.tenant {
+            out.insert("sutler.dev/tenant".to_owned(), t.to_string());
+        }
+        if let Some(i) = &a.instance {
+            out.insert("sutler.dev/instance".to_owned(), i.to_string());
+        }
+        out
+    }
+}
+
+/// One call of one plugin.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub plugin: PluginName,
+    pub owner: Owner,
+    pub mode: Mode,
+    pub request_id: String,
+    /// When the call's wall time ends; a capability's own time-out never goes beyond it.
+    pub deadline: Instant,
+}
+
+impl Call {
+    /// The time left, zero when it is over.
+    pub fn left(&self) -> std::time::Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}

@@ -1,0 +1,130 @@
+//! Differences between two JSON texts, field by field, by JSON Pointer (RFC 6901).
+
+use serde_json::Value;
+
+/// One leaf that differs. `None` where the field is absent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldChange {
+    /// JSON Pointer; `""` is the whole.
+    pub path: String,
+    pub before: Option<Value>,
+    pub after: Option<Value>,
+}
+
+/// The leaves that differ between two values, in the order of their pointers. Objects are compared by key,
+/// arrays of equal length by position, everything else as a whole.
+pub fn field_changes(before: Option<&Value>, after: Option<&Value>) -> Vec<FieldChange> {
+    let mut out = Vec::new();
+    walk(&mut String::new(), before, after, &mut out);
+    out
+}
+
+fn walk(path: &mut String, before: Option<&Value>, after: Option<&Value>, out: &mut Vec<FieldChange>) {
+    match (before, after) {
+        (b, a) if b == a => {}
+        (Some(Value::Object(b)), Some(Value::Object(a))) => {
+            let keys: std::collections::BTreeSet<&String> = b.keys().chain(a.keys()).collect();
+            for k in keys {
+                step(path, k, |p| walk(p, b.get(k), a.get(k), out));
+            }
+        }
+        (Some(Value::Array(b)), Some(Value::Array(a))) if a.len() == b.len() => {
+            for (i, (b, a)) in b.iter().zip(a).enumerate() {
+                step(path, &i.to_string(), |p| walk(p, Some(b), Some(a), out));
+            }
+        }
+        // An object that comes or goes is told field by field.
+        (None, Some(Value::Object(a))) if !a.is_empty() => {
+            for (k, v) in a {
+                step(path, k, |p| walk(p, None, Some(v), out));
+            }
+        }
+        (Some(Value::Object(b)), None) if !b.is_empty() => {
+            for (k, v) in b {
+                step(path, k, |p| walk(p, Some(v), None, out));
+            }
+        }
+        (b, a) => out.push(FieldChange { path: path.clone(), before: b.cloned(), after: a.cloned() }),
+    }
+}
+
+fn step(path: &mut String, key: &str, f: impl FnOnce(&mut String)) {
+    let len = path.len();
+    path.push('/');
+    path.push_str(&key.replace('~', "~0").replace('/', "~1"));
+    f(path);
+    path.truncate(len);
+}
+
+/// The value at a JSON Pointer.
+pub fn pointer_get<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
+    value.pointer(pointer)
+}
+
+/// Canonical JSON: keys sorted, no white space. Equal values give equal texts.
+pub fn canonical(value: &Value) -> String {
+    fn write(v: &Value, out: &mut String) {
+        match v {
+            Value::Object(m) => {
+                out.push('{');
+                let mut keys: Vec<&String> = m.keys().collect();
+                keys.sort();
+                for (i, k) in keys.into_iter().enumerate() {
+                    if i > 0 {
+                        out.push(',');
+                    }
+                    out.push_str(&Value::String(k.clone()).to_string());
+                    out.push(':');
+                    write(m.get(k).unwrap_or(&Value::Null), out);
+                }
+                out.push('}');
+            }
+            Value::Array(a) => {
+                out.push('[');
+                for (i, v) in a.iter().enumerate() {
+                    if i > 0 {
+                        out.push(',');
+                    }
+                    write(v, out);
+                }
+                out.push(']');
+            }
+            v => out.push_str(&v.to_string()),
+        }
+    }
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn leaves_that_differ() {
+        let b = json!({"a": 1, "b": {"c": [1, 2], "d/e": "x"}, "gone": {"k": true}});
+        let a = json!({"a": 1, "b": {"c": [1, 3], "d/e": "y"}, "new": [1]});
+        let got: Vec<_> = field_changes(Some(&b), Some(&a)).into_iter().map(|c| (c.path, c.before, c.after)).collect();
+        assert_eq!(
+            got,
+            vec![
+                ("/b/c/1".into(), Some(json!(2)), Some(json!(3))),
+                ("/b/d~1e".into(), Some(json!("x")), Some(json!("y"))),
+                ("/gone/k".into(), Some(json!(true)), None),
+                ("/new".into(), None, Some(json!([1]))),
+            ]
+        );
+        assert_eq!(field_changes(None, Some(&json!({"a": 1}))).len(), 1);
+        assert!(field_changes(Some(&a), Some(&a)).is_empty());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn canonical_text_reads_back(n in -1000i64..1000, s in ".{0,20}", k in "[a-z]{1,5}") {
+            let v = json!({k: {"n": n, "s": s, "l": [n, null, true]}});
+            proptest::prop_assert_eq!(serde_json::from_str::<Value>(&canonical(&v)).unwrap(), v);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Wasmtime for plugins: engine, limits, linkers.

@@ -1,0 +1,1 @@
+//! What tests share: emulators and hostile guests. Never used by the host.
