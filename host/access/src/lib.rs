@@ -1,1 +1,13 @@
-//! Who calls: tokens, roles, tenants.
+//! Who calls, and for whom: bearer tokens (kept as hashes), callers and operators, instances and tenants, and what
+//! holds while no token is configured. It never does I/O and never sees a body.
+
+mod access;
+mod browser;
+mod config;
+mod error;
+mod token;
+
+pub use access::{Access, Caller, Incoming, Operator, Scope};
+pub use config::{AccessConfig, CallerConfig, OperatorConfig};
+pub use error::{AccessError, Denied, Forbidden};
+pub use token::{hash_token, new_token};

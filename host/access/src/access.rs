@@ -1,0 +1,265 @@
+//! From headers to a caller or an operator.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sutler_model::{Application, Digest, Identifier};
+
+use crate::browser::refuse_browsers;
+use crate::token::among;
+use crate::{AccessConfig, AccessError, Denied, Forbidden};
+
+/// What of a request decides who it is: header values as they came.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Incoming<'a> {
+    pub authorization: Option<&'a str>,
+    /// `Host`, or `:authority` of HTTP/2.
+    pub host: Option<&'a str>,
+    pub origin: Option<&'a str>,
+    /// `Sec-Fetch-Site`
+    pub fetch_site: Option<&'a str>,
+}
+
+/// A control plane, and what it may act for. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub name: Arc<str>,
+    pub tenants: Arc<Scope>,
+    pub instances: Arc<Scope>,
+    /// Nobody configured a token: anyone on this machine.
+    pub anonymous: bool,
+}
+
+/// A person or a program that runs this host.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    pub name: Arc<str>,
+}
+
+/// Tenants or instances of one caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// Every one, and none at all.
+    All,
+    /// These. Empty: only calls that name none.
+    Only(Vec<Identifier>),
+}
+
+impl Scope {
+    fn parse(at: &str, key: &'static str, texts: &[String]) -> Result<Self, AccessError> {
+        if texts.iter().any(|t| t == "*") {
+            return Ok(Self::All);
+        }
+        let one = |t: &String| {
+            Identifier::parse(t)
+                .map_err(|e| AccessError::BadScope { at: at.into(), key, found: e.found, rule: e.rule })
+        };
+        Ok(Self::Only(texts.iter().map(one).collect::<Result<_, _>>()?))
+    }
+
+    fn allows(&self, name: Option<&Identifier>) -> bool {
+        match (self, name) {
+            (Self::All, _) => true,
+            (Self::Only(names), Some(n)) => names.contains(n),
+            (Self::Only(names), None) => names.is_empty(),
+        }
+    }
+
+    fn words(&self, what: &str) -> String {
+        match self {
+            Self::All => format!("every {what}"),
+            Self::Only(names) if names.is_empty() => format!("calls without {what} (add {what}s = [\"…\"] to it)"),
+            Self::Only(names) => {
+                let names: Vec<_> = names.iter().map(|n| format!("\"{n}\"")).collect();
+                format!("{what} {}", names.join(", "))
+            }
+        }
+    }
+}
+
+impl Caller {
+    fn anonymous() -> Self {
+        let all = Arc::new(Scope::All);
+        Self { name: "anonymous".into(), tenants: all.clone(), instances: all, anonymous: true }
+    }
+
+    /// Whether the caller may act for this application's tenant and instance.
+    ///
+    /// # Errors
+    /// `Forbidden`, which names the tenant or the instance.
+    pub fn allows(&self, application: &Application) -> Result<(), Forbidden> {
+        let parts = [
+            ("tenant", "/application/tenant", &self.tenants, application.tenant.as_ref()),
+            ("instance", "/application/instance", &self.instances, application.instance.as_ref()),
+        ];
+        for (what, path, scope, name) in parts {
+            if !scope.allows(name) {
+                let named = name.map_or_else(|| format!("no {what}"), |n| format!("{what} \"{n}\""));
+                let (caller, allowed) = (self.name.to_string(), scope.words(what));
+                return Err(Forbidden { caller, what: named, allowed, path });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Known<T> {
+    who: T,
+    hashes: Vec<Digest>,
+}
+
+/// Decides who calls. Made once from the configuration.
+#[derive(Debug)]
+pub struct Access {
+    callers: Vec<Known<Caller>>,
+    operators: Vec<Known<Operator>>,
+    anonymous: Caller,
+}
+
+impl Access {
+    /// # Errors
+    /// `AccessError` for a name, a hash or a scope that cannot be used.
+    pub fn new(config: &AccessConfig) -> Result<Self, AccessError> {
+        let mut check = Check::default();
+        let mut callers = Vec::new();
+        for c in &config.callers {
+            let at = format!("access.callers {:?}", c.name);
+            let hashes = check.entry(&at, &c.name, &c.token_hash)?;
+            let who = Caller {
+                name: c.name.as_str().into(),
+                tenants: Arc::new(Scope::parse(&at, "tenants", &c.tenants)?),
+                instances: Arc::new(Scope::parse(&at, "instances", &c.instances)?),
+                anonymous: false,
+            };
+            callers.push(Known { who, hashes });
+        }
+        let mut operators = Vec::new();
+        for o in &config.operators {
+            let at = format!("access.operators {:?}", o.name);
+            let hashes = check.entry(&at, &o.name, &o.token_hash)?;
+            operators.push(Known { who: Operator { name: o.name.as_str().into() }, hashes });
+        }
+        Ok(Self { callers, operators, anonymous: Caller::anonymous() })
+    }
+
+    /// Nobody has a token: anyone on this machine may call.
+    pub fn open() -> Self {
+        Self { callers: Vec::new(), operators: Vec::new(), anonymous: Caller::anonymous() }
+    }
+
+    /// Whether the provisioner API takes calls without a token.
+    pub fn callers_open(&self) -> bool {
+        self.callers.is_empty()
+    }
+
+    /// Whether the admin API takes calls without a token.
+    pub fn operators_open(&self) -> bool {
+        self.operators.is_empty()
+    }
+
+    /// Whether the provisioner API may listen here.
+    ///
+    /// # Errors
+    /// `AccessError::OpenToOthers` for an address beyond loopback while no caller has a token.
+    pub fn listen_rule(&self, address: SocketAddr) -> Result<(), AccessError> {
+        rule(self.callers_open(), "the provisioner API", "callers", address)
+    }
+
+    /// Whether the admin API may listen here.
+    ///
+    /// # Errors
+    /// `AccessError::OpenToOthers` for an address beyond loopback while no operator has a token.
+    pub fn admin_listen_rule(&self, address: SocketAddr) -> Result<(), AccessError> {
+        rule(self.operators_open(), "the admin API", "operators", address)
+    }
+
+    /// Who calls the provisioner API.
+    ///
+    /// # Errors
+    /// `Denied`, which says whether a token would help.
+    pub fn caller(&self, incoming: &Incoming<'_>) -> Result<Caller, Denied> {
+        if self.callers_open() {
+            refuse_browsers(incoming)?;
+            return Ok(self.anonymous.clone());
+        }
+        let digest = bearer(incoming)?;
+        find(&digest, &self.callers).cloned().ok_or_else(|| match find(&digest, &self.operators) {
+            Some(_) => Denied::NotACaller,
+            None => Denied::Unknown,
+        })
+    }
+
+    /// Who calls the admin API.
+    ///
+    /// # Errors
+    /// `Denied`, which says whether a token would help.
+    pub fn operator(&self, incoming: &Incoming<'_>) -> Result<Operator, Denied> {
+        if self.operators_open() {
+            refuse_browsers(incoming)?;
+            return Ok(Operator { name: self.anonymous.name.clone() });
+        }
+        let digest = bearer(incoming)?;
+        find(&digest, &self.operators).cloned().ok_or_else(|| match find(&digest, &self.callers) {
+            Some(_) => Denied::NotAnOperator,
+            None => Denied::Unknown,
+        })
+    }
+}
+
+fn rule(open: bool, what: &'static str, table: &'static str, address: SocketAddr) -> Result<(), AccessError> {
+    if open && !address.ip().to_canonical().is_loopback() {
+        return Err(AccessError::OpenToOthers { what, table, address });
+    }
+    Ok(())
+}
+
+/// The digest of the bearer token (RFC 6750 section 2.1; the scheme's case does not matter).
+fn bearer(incoming: &Incoming<'_>) -> Result<Digest, Denied> {
+    let header = incoming.authorization.ok_or(Denied::Missing)?;
+    let (scheme, token) = header.split_once(' ').ok_or(Denied::Malformed)?;
+    let token = token.trim_start_matches(' ');
+    let fits = (1..=4096).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
+    if !scheme.eq_ignore_ascii_case("bearer") || !fits {
+        return Err(Denied::Malformed);
+    }
+    Ok(Digest::of(token.as_bytes()))
+}
+
+/// Looks at every entry, so that the time does not tell which one fits.
+fn find<'a, T>(digest: &Digest, known: &'a [Known<T>]) -> Option<&'a T> {
+    known.iter().fold(None, |found, k| if among(digest, &k.hashes) { Some(&k.who) } else { found })
+}
+
+/// What no two entries may share.
+#[derive(Default)]
+struct Check {
+    names: HashSet<String>,
+    hashes: HashMap<Digest, String>,
+}
+
+impl Check {
+    fn entry(&mut self, at: &str, name: &str, hashes: &[String]) -> Result<Vec<Digest>, AccessError> {
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        if !(1..=63).contains(&name.len()) || !name.bytes().all(fits) {
+            return Err(AccessError::BadName { at: at.into(), name: name.chars().take(80).collect() });
+        }
+        if !self.names.insert(name.to_owned()) {
+            return Err(AccessError::NameTwice { at: at.into(), name: name.into() });
+        }
+        if hashes.is_empty() {
+            return Err(AccessError::NoHash { at: at.into() });
+        }
+        let mut out = Vec::with_capacity(hashes.len());
+        for (i, text) in hashes.iter().enumerate() {
+            let position = i + 1;
+            let digest: Digest = text.parse().map_err(|_| AccessError::BadHash { at: at.into(), position })?;
+            if let Some(other) = self.hashes.insert(digest, at.to_owned()) {
+                return Err(AccessError::HashTwice { at: at.into(), position, other });
+            }
+            out.push(digest);
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,39 @@
+//! `[access]` of sutler.toml.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Who may call. Without any entry, the host listens on loopback only and refuses browsers.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct AccessConfig {
+    /// Who may plan, apply, inspect and read logs: control planes.
+    pub callers: Vec<CallerConfig>,
+    /// Who may use the admin listener: plugins, faults, reload, metrics.
+    pub operators: Vec<OperatorConfig>,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct CallerConfig {
+    /// How logs and the audit call this caller.
+    pub name: String,
+    /// Hashes of the tokens that are valid now, each `sha256:<64 hex>`; several while a token is being replaced.
+    pub token_hash: Vec<String>,
+    /// Tenants that this caller may act for; `"*"` is every tenant, and none at all. Left out: only calls without a tenant.
+    #[serde(default)]
+    pub tenants: Vec<String>,
+    /// Instances of the control plane that this caller may act for; `"*"` is every one, and none at all. Left out:
+    /// only calls without an instance.
+    #[serde(default)]
+    pub instances: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct OperatorConfig {
+    /// How logs and the audit call this operator.
+    pub name: String,
+    /// Hashes of the tokens that are valid now, each `sha256:<64 hex>`; several while a token is being replaced.
+    pub token_hash: Vec<String>,
+}
