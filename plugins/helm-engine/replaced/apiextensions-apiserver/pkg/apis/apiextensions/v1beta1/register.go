@@ -1,0 +1,7 @@
+// Package v1beta1 adds no kind to the scheme, as in client-go's replacement.
+package v1beta1
+
+import "k8s.io/apimachinery/pkg/runtime"
+
+// AddToScheme adds nothing.
+func AddToScheme(*runtime.Scheme) error { return nil }
