@@ -1,1 +1,30 @@
-//! Kubernetes for plugins: one client per cluster behind grants.
+//! Kubernetes for plugins: one client a cluster, behind grants. It answers what the API server answers and never
+//! writes for a call that only reads, never touches what another owner made, never shows credentials.
+
+mod capability;
+mod cluster;
+mod clusters;
+mod config;
+mod discovery;
+mod error;
+mod grant;
+mod kind_pattern;
+mod manifest;
+mod owned;
+mod path;
+mod pod;
+mod reference;
+mod request;
+mod status;
+
+pub use capability::Kubernetes;
+pub use cluster::{ApplyOptions, Cluster};
+pub use clusters::Clusters;
+pub use config::{ClusterConfig, ClustersConfig};
+pub use error::{Error, FieldConflict};
+pub use grant::{Ask, Grants, Rule, Scope, Verb, covers_cluster};
+pub use kind_pattern::{InvalidKind, KindPattern};
+pub use manifest::MAX_MANIFEST_BYTES;
+pub use pod::{Container, LogQuery, Pod};
+pub use reference::{Page, Propagation, Reference, Selector};
+pub use status::error_of;

@@ -1,0 +1,253 @@
+//! One cluster, without grants: what the capabilities are built on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::discovery::Kinds;
+use crate::request::{JSON, Outgoing};
+use crate::{ClusterConfig, Error, Page, Propagation, Reference, Selector, path};
+
+const DEFAULT_PAGE: u32 = 500;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A client of one cluster; cheap to clone. Checks no grants and no owners: [`crate::Kubernetes`] does.
+#[derive(Clone)]
+pub struct Cluster {
+    inner: Arc<Inner>,
+    deadline: Option<Instant>,
+}
+
+struct Inner {
+    name: String,
+    client: kube::Client,
+    timeout: Duration,
+    /// By apiVersion.
+    kinds: Mutex<HashMap<String, Arc<Kinds>>>,
+}
+
+/// How server-side apply goes about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApplyOptions {
+    pub field_manager: String,
+    /// Takes fields over from other managers.
+    pub force: bool,
+    pub dry_run: bool,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Reads the configuration and makes the client; nothing is sent yet.
+    ///
+    /// # Errors
+    /// `Other` with code `kubeconfig` where the file cannot be used, or none is found.
+    pub async fn connect(name: &str, config: &ClusterConfig) -> Result<Self, Error> {
+        // Two crypto providers in one binary would make rustls panic on first use; the first one wins.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut kube_config = read_config(name, config).await?;
+        kube_config.connect_timeout = Some(CONNECT_TIMEOUT);
+        kube_config.default_retry = false;
+        let client = kube::Client::try_from(kube_config).map_err(|_| {
+            // The library's text may quote what it read.
+            Error::other("kubeconfig", format!("cluster {name:?}: certificates, keys or user of its kubeconfig cannot be used"))
+        })?;
+        Ok(Self::of_client(name, client, Duration::from_secs(config.timeout_seconds.max(1))))
+    }
+
+    /// A cluster behind a client that is there already.
+    pub fn of_client(name: &str, client: kube::Client, timeout: Duration) -> Self {
+        let inner = Inner { name: name.into(), client, timeout, kinds: Mutex::default() };
+        Self { inner: Arc::new(inner), deadline: None }
+    }
+
+    /// The same cluster with requests that end by `deadline`; then they are [`Error::TimedOut`].
+    #[must_use]
+    pub fn until(&self, deadline: Instant) -> Self {
+        Self { inner: self.inner.clone(), deadline: Some(deadline) }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    pub(crate) fn client(&self) -> &kube::Client {
+        &self.inner.client
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.inner.timeout
+    }
+
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.deadline.map(|d| d.saturating_duration_since(Instant::now()))
+    }
+
+    pub(crate) fn kinds(&self) -> &Mutex<HashMap<String, Arc<Kinds>>> {
+        &self.inner.kinds
+    }
+
+    async fn path_of(&self, of: &Reference) -> Result<String, Error> {
+        path::check_name(&of.name)?;
+        let resource = self.resource(&of.api_version, &of.kind).await?;
+        path::object(&of.api_version, &of.kind, &resource, of.namespace.as_deref(), Some(&of.name))
+    }
+
+    /// # Errors
+    /// `NotFound`, and what every request can meet.
+    pub async fn get(&self, of: &Reference) -> Result<Value, Error> {
+        self.json(Outgoing::get(self.path_of(of).await?)).await
+    }
+
+    /// One page; `of.cluster` is not looked at. Items carry apiVersion and kind, which the API server leaves out.
+    ///
+    /// # Errors
+    /// `Other` with code `expired` where the continue token is too old.
+    pub async fn list(&self, of: &Selector) -> Result<Page, Error> {
+        let resource = self.resource(&of.api_version, &of.kind).await?;
+        let path = path::object(&of.api_version, &of.kind, &resource, of.namespace.as_deref(), None)?;
+        let limit = if of.limit == 0 { DEFAULT_PAGE } else { of.limit.min(DEFAULT_PAGE) }.to_string();
+        let mut query = vec![("limit", limit.as_str())];
+        for (key, value) in [("labelSelector", &of.labels), ("fieldSelector", &of.fields)] {
+            if !value.is_empty() {
+                query.push((key, value));
+            }
+        }
+        if let Some(token) = &of.continue_token {
+            query.push(("continue", token));
+        }
+        let mut list = self.json(Outgoing::get(path + &path::query(&query))).await?;
+        let token = list.pointer("/metadata/continue").and_then(Value::as_str).filter(|t| !t.is_empty());
+        let continue_token = token.map(str::to_owned);
+        let Some(Value::Array(mut items)) = list.get_mut("items").map(Value::take) else {
+            return Err(Error::other("unexpected-answer", "the API server's list has no items"));
+        };
+        for item in items.iter_mut().filter_map(Value::as_object_mut) {
+            item.entry("apiVersion").or_insert_with(|| of.api_version.clone().into());
+            item.entry("kind").or_insert_with(|| of.kind.clone().into());
+        }
+        Ok(Page { items, continue_token })
+    }
+
+    /// Server-side apply. `metadata.uid` in the manifest is a precondition.
+    ///
+    /// # Errors
+    /// `Conflict` naming fields and managers without `force`.
+    pub async fn apply(&self, manifest: &Value, options: &ApplyOptions) -> Result<Value, Error> {
+        let path = self.path_of(&Reference::of_manifest(manifest)?).await?;
+        let mut query = vec![("fieldManager", options.field_manager.as_str()), ("fieldValidation", "Strict")];
+        if options.force {
+            query.push(("force", "true"));
+        }
+        if options.dry_run {
+            query.push(("dryRun", "All"));
+        }
+        // JSON is YAML, which is what this media type is.
+        let media = "application/apply-patch+yaml";
+        self.json(Outgoing::with(Method::PATCH, path + &path::query(&query), media, manifest)).await
+    }
+
+    /// # Errors
+    /// `AlreadyExists`.
+    pub async fn create(&self, manifest: &Value, field_manager: &str, dry_run: bool) -> Result<Value, Error> {
+        let of = Reference::of_manifest(manifest)?;
+        path::check_name(&of.name)?;
+        let resource = self.resource(&of.api_version, &of.kind).await?;
+        if resource.namespaced && of.namespace.is_none() {
+            return Err(Error::Invalid(format!("a {} lives in a namespace; name it in metadata.namespace", of.kind)));
+        }
+        let path = path::object(&of.api_version, &of.kind, &resource, of.namespace.as_deref(), None)?;
+        self.json(Outgoing::with(Method::POST, path + &write_query(field_manager, dry_run), JSON, manifest)).await
+    }
+
+    /// PUT: the manifest becomes the whole object. `metadata.resourceVersion` and `metadata.uid` are preconditions.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` where a precondition does not hold.
+    pub async fn replace(&self, manifest: &Value, field_manager: &str, dry_run: bool) -> Result<Value, Error> {
+        let path = self.path_of(&Reference::of_manifest(manifest)?).await?;
+        self.json(Outgoing::with(Method::PUT, path + &write_query(field_manager, dry_run), JSON, manifest)).await
+    }
+
+    /// A JSON merge patch (RFC 7386). `metadata.uid` in it is a precondition.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` where the precondition does not hold.
+    pub async fn merge_patch(&self, of: &Reference, patch: &Value, field_manager: &str) -> Result<Value, Error> {
+        let path = self.path_of(of).await? + &write_query(field_manager, false);
+        self.json(Outgoing::with(Method::PATCH, path, "application/merge-patch+json", patch)).await
+    }
+
+    /// Deletes; the object may still be there for as long as its finalizers need.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` where the object under that name has another uid.
+    pub async fn delete(&self, of: &Reference, uid: Option<&str>, propagation: Propagation) -> Result<(), Error> {
+        let path = self.path_of(of).await?;
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.as_str()});
+        if let (Some(uid), Some(o)) = (uid, options.as_object_mut()) {
+            o.insert("preconditions".into(), json!({ "uid": uid }));
+        }
+        self.json(Outgoing::with(Method::DELETE, path, JSON, &options)).await.map(drop)
+    }
+
+    /// Whether the host's account may `verb` (a Kubernetes verb) this object.
+    ///
+    /// # Errors
+    /// What every request can meet.
+    pub async fn can_i(&self, verb: &str, of: &Reference) -> Result<bool, Error> {
+        let resource = self.resource(&of.api_version, &of.kind).await?;
+        let (group, version) = of.api_version.split_once('/').unwrap_or(("", &of.api_version));
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "verb": verb, "group": group, "version": version, "resource": resource.plural,
+                "namespace": of.namespace.as_deref().unwrap_or_default(), "name": of.name,
+            }},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned();
+        let answer = self.json(Outgoing::with(Method::POST, path, JSON, &review)).await?;
+        Ok(answer.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or(false))
+    }
+}
+
+fn write_query(field_manager: &str, dry_run: bool) -> String {
+    let mut query = vec![("fieldManager", field_manager), ("fieldValidation", "Strict")];
+    if dry_run {
+        query.push(("dryRun", "All"));
+    }
+    path::query(&query)
+}
+
+async fn read_config(name: &str, config: &ClusterConfig) -> Result<kube::Config, Error> {
+    let failed = |what: &str| Error::other("kubeconfig", format!("cluster {name:?}: {what}"));
+    let file = match &config.kubeconfig {
+        Some(path) => Some(
+            kube::config::Kubeconfig::read_from(path)
+                .map_err(|_| failed(&format!("{} cannot be read as a kubeconfig", path.display())))?,
+        ),
+        None => kube::config::Kubeconfig::from_env()
+            .map_err(|_| failed("the file that KUBECONFIG names cannot be read as a kubeconfig"))?,
+    };
+    let Some(file) = file else {
+        return kube::Config::incluster().map_err(|_| {
+            failed(
+                "no kubeconfig is set, KUBECONFIG is not set, and this is not a pod with a service account; \
+                 set kubeconfig in [kubernetes.clusters]",
+            )
+        });
+    };
+    let options = kube::config::KubeConfigOptions { context: config.context.clone(), ..Default::default() };
+    kube::Config::from_custom_kubeconfig(file, &options).await.map_err(|_| {
+        let context = config.context.as_deref().unwrap_or("(current)");
+        failed(&format!("context {context} of its kubeconfig is not usable: it, its cluster or its user is missing"))
+    })
+}
