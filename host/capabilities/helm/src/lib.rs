@@ -1,1 +1,26 @@
-//! Helm for plugins: charts from OCI registries, releases in Helm's own record.
+//! Helm for plugins: charts from OCI registries, releases in Helm's own record. It never renders templates itself
+//! (an engine does, given from outside), never waits for objects, and never touches what another owner made.
+
+mod archive;
+mod capability;
+mod chart;
+mod config;
+mod engine;
+mod error;
+mod grant;
+mod manifest;
+mod oci;
+mod order;
+mod releases;
+mod yaml;
+
+pub use archive::{ArchiveError, MAX_FILES, MAX_UNPACKED};
+pub use capability::{Chart, ChartReference, Helm, Options, Outcome, Release, ReleaseReference, Rendered};
+pub use chart::{Chart as ChartArchive, Dependency, Metadata};
+pub use config::{ConfigError, HelmConfig, RegistryConfig};
+pub use engine::{EngineError, RenderAnswer, RenderRequest, TemplateEngine};
+pub use error::Error;
+pub use grant::{BadChartPattern, ChartPattern, Grants};
+pub use oci::{BadChartUrl, BadRange, ChartUrl, Range, RegistryError};
+pub use order::{INSTALL, UNINSTALL, sort_by_kind};
+pub use releases::{Health, Status};

@@ -1,0 +1,480 @@
+//! The capability as the runtime calls it: the functions of `sutler:helm`, each behind the grants of its call.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sutler_kubernetes::Clusters;
+use sutler_model::{Call, Digest, Effective};
+
+use crate::chart::Chart as Pulled;
+use crate::config::{ConfigError, HelmConfig, RegistryConfig};
+use crate::engine::{RenderRequest, TemplateEngine};
+use crate::error::Error;
+use crate::grant::{self, Grants};
+use crate::oci::{Charts, ChartUrl, Clock, RegistryError, Wanted};
+use crate::releases::{self, Health, Record, Rendering, Status, Target};
+
+/// `sutler:helm/types.chart-reference`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChartReference {
+    /// `oci://registry/path/name`.
+    pub url: String,
+    /// A version or a range; with a digest the digest wins.
+    pub version: Option<String>,
+    pub digest: Option<String>,
+}
+
+/// `sutler:helm/types.release-reference`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseReference {
+    pub cluster: Option<String>,
+    pub namespace: String,
+    pub name: String,
+}
+
+/// `sutler:helm/types.options`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    pub create_namespace: bool,
+    pub take_ownership: bool,
+    pub force_conflicts: bool,
+    /// Not available yet: refused.
+    pub atomic: bool,
+    /// Nothing here waits, so there is nothing to wait for.
+    pub wait_for_jobs: bool,
+    /// Revisions to keep; 0 for Helm's default of 10.
+    pub history_max: u32,
+}
+
+/// `sutler:helm/charts.chart`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    pub name: String,
+    pub version: String,
+    pub app_version: Option<String>,
+    /// Of the OCI manifest: with it, the same chart is pulled again.
+    pub digest: Digest,
+    pub values: Value,
+    pub schema: Option<Value>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Rendered {
+    pub manifest: String,
+    pub notes: String,
+}
+
+impl std::fmt::Debug for Rendered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rendered").field("manifest_bytes", &self.manifest.len()).finish_non_exhaustive()
+    }
+}
+
+/// `sutler:helm/releases.release`.
+#[derive(Clone, PartialEq)]
+pub struct Release {
+    pub name: String,
+    pub namespace: String,
+    pub revision: u32,
+    pub status: Status,
+    pub description: String,
+    pub chart_name: String,
+    pub chart_version: String,
+    pub values: Value,
+    pub manifest: String,
+    pub notes: String,
+}
+
+impl std::fmt::Debug for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Values and manifest may hold passwords.
+        f.debug_struct("Release")
+            .field("name", &self.name)
+            .field("revision", &self.revision)
+            .field("status", &self.status)
+            .field("description", &self.description)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<Record> for Release {
+    fn from(r: Record) -> Self {
+        let (chart_name, chart_version) = releases::chart_of(&r);
+        let values = r.config();
+        Self {
+            name: r.name,
+            namespace: r.namespace,
+            revision: r.version,
+            status: r.info.status,
+            description: r.info.description,
+            chart_name,
+            chart_version,
+            values,
+            manifest: r.manifest,
+            notes: r.info.notes,
+        }
+    }
+}
+
+/// `sutler:helm/changes.outcome`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome<T = Release> {
+    Done(T),
+    /// What it waits for; repeat the same call.
+    InProgress(String),
+}
+
+impl Outcome<Record> {
+    fn public(self) -> Outcome {
+        match self {
+            Self::Done(r) => Outcome::Done(r.into()),
+            Self::InProgress(why) => Outcome::InProgress(why),
+        }
+    }
+}
+
+/// Helm, behind grants.
+pub struct Helm {
+    charts: Charts,
+    clusters: Arc<Clusters>,
+    engine: Arc<dyn TemplateEngine>,
+    timeout: Duration,
+    render_limit: Duration,
+}
+
+impl std::fmt::Debug for Helm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Helm").finish_non_exhaustive()
+    }
+}
+
+impl Helm {
+    /// Reads the registries' secrets and opens the cache; connects to nothing.
+    ///
+    /// # Errors
+    /// What in the configuration cannot be used.
+    pub fn new(
+        config: &HelmConfig,
+        registries: &BTreeMap<String, RegistryConfig>,
+        clusters: Arc<Clusters>,
+        engine: Arc<dyn TemplateEngine>,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            charts: Charts::new(config, registries)?,
+            clusters,
+            engine,
+            timeout: Duration::from_secs(config.timeout_seconds.max(1)),
+            render_limit: Duration::from_secs(config.render_seconds.max(1)),
+        })
+    }
+
+    const fn clock(&self, call: &Call) -> Clock {
+        Clock { deadline: call.deadline, each: self.timeout }
+    }
+
+    /// `charts.pull`.
+    ///
+    /// # Errors
+    /// `NotGranted`, `Registry`, `TooLarge`, `Unavailable`, `TimedOut`.
+    pub async fn pull(&self, call: &Call, grants: &Effective<Grants>, chart: &ChartReference) -> Result<Chart, Error> {
+        let pulled = self.chart(call, grants, chart).await?;
+        Ok(Chart {
+            name: pulled.metadata.name.clone(),
+            version: pulled.metadata.version.clone(),
+            app_version: pulled.metadata.app_version.clone(),
+            digest: pulled.digest,
+            values: pulled.values.clone(),
+            schema: pulled.schema.clone(),
+        })
+    }
+
+    async fn chart(&self, call: &Call, grants: &Effective<Grants>, chart: &ChartReference) -> Result<Arc<Pulled>, Error> {
+        let url: ChartUrl = chart.url.parse().map_err(RegistryError::from)?;
+        grants.check(|g| g.chart(&url, &call.owner))?;
+        let digest = match &chart.digest {
+            Some(text) => Some(text.parse::<Digest>().map_err(|e| Error::Registry(e.to_string()))?),
+            None => None,
+        };
+        let wanted = Wanted { url, version: chart.version.clone(), digest };
+        Ok(self.charts.get(&wanted, self.clock(call)).await?)
+    }
+
+    /// `charts.tags`.
+    ///
+    /// # Errors
+    /// As [`Helm::pull`].
+    pub async fn tags(&self, call: &Call, grants: &Effective<Grants>, url: &str) -> Result<Vec<String>, Error> {
+        let url: ChartUrl = url.parse().map_err(RegistryError::from)?;
+        grants.check(|g| g.chart(&url, &call.owner))?;
+        Ok(self.charts.tags(&url, self.clock(call)).await?.as_ref().clone())
+    }
+
+    /// `charts.render`: as a first install would.
+    ///
+    /// # Errors
+    /// Also `Render`.
+    pub async fn render(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        chart: &ChartReference,
+        of: &ReleaseReference,
+        values: &str,
+    ) -> Result<Rendered, Error> {
+        let target = self.target(call, grants, of).await?;
+        let rendering = self.rendering(&target, chart, values).await?;
+        let answer = releases::render(&target, rendering).await?;
+        Ok(Rendered { manifest: answer.manifest, notes: answer.notes })
+    }
+
+    async fn rendering(&self, target: &Target<'_>, chart: &ChartReference, values: &str) -> Result<Rendering<'_>, Error> {
+        let values: Value = serde_json::from_str(values).map_err(|e| Error::Render(format!("the values are not JSON: {e}")))?;
+        if !values.is_object() {
+            return Err(Error::Render("the values are not a JSON object".into()));
+        }
+        let pulled = self.chart(target.call, target.grants, chart).await?;
+        let discovery = |e| Error::kube("what the cluster serves", e);
+        let request = RenderRequest {
+            name: target.name.to_owned(),
+            namespace: target.namespace.to_owned(),
+            revision: 1,
+            upgrade: false,
+            chart: pulled.archive.clone(),
+            values,
+            kube_version: target.cluster.version().await.map_err(discovery)?,
+            api_versions: target.cluster.api_versions().await.map_err(discovery)?,
+            seed: seed(target),
+            now_millis: now_millis(target.call),
+        };
+        Ok(Rendering { engine: self.engine.as_ref(), request, limit: self.render_limit })
+    }
+
+    /// The release within the call: grants first, then its cluster.
+    async fn target<'a>(
+        &self,
+        call: &'a Call,
+        grants: &'a Effective<Grants>,
+        of: &'a ReleaseReference,
+    ) -> Result<Target<'a>, Error> {
+        check_name(&of.name)?;
+        self.place(call, grants, of.cluster.as_deref(), &of.namespace, Some(&of.name)).await
+    }
+
+    async fn place<'a>(
+        &self,
+        call: &'a Call,
+        grants: &'a Effective<Grants>,
+        cluster: Option<&str>,
+        namespace: &'a str,
+        name: Option<&'a str>,
+    ) -> Result<Target<'a>, Error> {
+        let named = Some(self.clusters.name(cluster)).filter(|_| !self.clusters.is_default(cluster));
+        grant::release(grants, &call.owner, named, namespace, name)?;
+        if call.left().is_zero() {
+            return Err(Error::TimedOut);
+        }
+        let cluster = self.clusters.get(cluster).await.map_err(|e| Error::kube("the cluster", e))?.until(call.deadline);
+        let storage = releases::Storage::new(cluster.clone(), namespace);
+        Ok(Target { cluster, storage, grants, call, name: name.unwrap_or_default(), namespace })
+    }
+
+    /// `releases.get`: the newest revision.
+    ///
+    /// # Errors
+    /// `NotFound`; `NotOwned` for another application's release.
+    pub async fn get(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Release, Error> {
+        Ok(self.newest(&self.target(call, grants, of).await?).await?.into())
+    }
+
+    async fn newest(&self, target: &Target<'_>) -> Result<Record, Error> {
+        target.history().await?.pop().ok_or(Error::NotFound)
+    }
+
+    /// `releases.history`: oldest first.
+    ///
+    /// # Errors
+    /// As [`Helm::get`].
+    pub async fn history(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Vec<Release>, Error> {
+        let history = self.target(call, grants, of).await?.history().await?;
+        if history.is_empty() {
+            return Err(Error::NotFound);
+        }
+        Ok(history.into_iter().map(Release::from).collect())
+    }
+
+    /// `releases.list`: the newest revision of each release that the call may see, by name.
+    ///
+    /// # Errors
+    /// As [`Helm::get`].
+    pub async fn list(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        cluster: Option<&str>,
+        namespace: &str,
+    ) -> Result<Vec<Release>, Error> {
+        let target = self.place(call, grants, cluster, namespace, None).await?;
+        let owner = if grant::unowned(grants) { None } else { Some(&call.owner) };
+        let all = target.storage.newest(owner).await?;
+        let visible = |r: &Record| grants.check(|g| g.name(&r.name, &call.owner)).is_ok();
+        Ok(all.into_iter().filter(visible).map(Release::from).collect())
+    }
+
+    /// `releases.readiness`: never waits.
+    ///
+    /// # Errors
+    /// As [`Helm::get`].
+    pub async fn readiness(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Health, Error> {
+        let target = self.target(call, grants, of).await?;
+        let record = self.newest(&target).await?;
+        releases::readiness(&target, &record).await
+    }
+
+    /// `releases.drift`: a JSON array of {object, field, expected, actual, class}.
+    ///
+    /// # Errors
+    /// As [`Helm::get`].
+    pub async fn drift(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Value, Error> {
+        let target = self.target(call, grants, of).await?;
+        let record = self.newest(&target).await?;
+        Ok(Value::Array(releases::drift(&target, &record).await?))
+    }
+
+    /// `releases.preview`: {install, revision, objects: [{object, action, fields, conflicts}]}; changes nothing.
+    ///
+    /// # Errors
+    /// What the upgrade itself would meet before its first write.
+    pub async fn preview(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        chart: &ChartReference,
+        of: &ReleaseReference,
+        values: &str,
+        options: Options,
+    ) -> Result<Value, Error> {
+        check_options(grants, options)?;
+        let target = self.target(call, grants, of).await?;
+        let rendering = self.rendering(&target, chart, values).await?;
+        let plan = releases::prepare(&target, rendering, options.take_ownership).await?;
+        releases::preview(&target, &plan).await
+    }
+
+    /// `changes.upgrade`: installs or upgrades; values replace those of the revision before. Where chart, values and
+    /// manifest are those of the deployed revision and nothing drifted, that revision is the answer.
+    ///
+    /// # Errors
+    /// `ReadOnlyCall`, `Pending`, `NotOwned`, `TooLarge`, and what the API server refuses.
+    pub async fn upgrade(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        chart: &ChartReference,
+        of: &ReleaseReference,
+        values: &str,
+        options: Options,
+    ) -> Result<Outcome, Error> {
+        writes(call)?;
+        check_options(grants, options)?;
+        let target = self.target(call, grants, of).await?;
+        let rendering = self.rendering(&target, chart, values).await?;
+        let plan = releases::prepare(&target, rendering, options.take_ownership).await?;
+        Ok(releases::upgrade(&target, plan, &options).await?.public())
+    }
+
+    /// `changes.uninstall`.
+    ///
+    /// # Errors
+    /// `ReadOnlyCall`, `NotFound`, `NotOwned`, and what the API server refuses.
+    pub async fn uninstall(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        of: &ReleaseReference,
+        keep_history: bool,
+    ) -> Result<Outcome, Error> {
+        writes(call)?;
+        let target = self.target(call, grants, of).await?;
+        Ok(releases::uninstall(&target, keep_history).await?.public())
+    }
+
+    /// `changes.rollback`: not in this version.
+    ///
+    /// # Errors
+    /// Always `Other` with code `not-available`, once grants and mode allow the call.
+    pub async fn rollback(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        of: &ReleaseReference,
+        _revision: u32,
+        _options: Options,
+    ) -> Result<Outcome, Error> {
+        writes(call)?;
+        self.target(call, grants, of).await?;
+        Err(not_available("changes.rollback", "upgrade to the chart and values of the revision you want back"))
+    }
+
+    /// `changes.test`: not in this version.
+    ///
+    /// # Errors
+    /// As [`Helm::rollback`].
+    pub async fn test(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Outcome, Error> {
+        writes(call)?;
+        self.target(call, grants, of).await?;
+        Err(not_available("changes.test", "run `helm test` by hand"))
+    }
+}
+
+fn not_available(function: &str, instead: &str) -> Error {
+    Error::other("not-available", format!("{function} is not in this version of sutler; {instead}"))
+}
+
+const fn writes(call: &Call) -> Result<(), Error> {
+    if call.mode.writes() { Ok(()) } else { Err(Error::ReadOnlyCall) }
+}
+
+fn check_options(grants: &Effective<Grants>, options: Options) -> Result<(), Error> {
+    if options.atomic {
+        return Err(not_available("the option atomic of changes.upgrade", "leave it out, and uninstall or upgrade again after a failure"));
+    }
+    if options.take_ownership {
+        grants.check(Grants::take_ownership)?;
+    }
+    Ok(())
+}
+
+/// Helm's rule: a DNS subdomain of at most 53 characters.
+fn check_name(name: &str) -> Result<(), Error> {
+    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let part = |p: &str| {
+        let b = p.as_bytes();
+        edge(b.first()) && edge(b.last()) && b.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+    };
+    if name.len() <= 53 && name.split('.').all(part) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(80).collect();
+    Err(Error::other(
+        "invalid-release-name",
+        format!("release name {shown:?} is not valid: use at most 53 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit"),
+    ))
+}
+
+/// Equal requests of one owner render equally, also what the chart draws by lot.
+fn seed(target: &Target<'_>) -> [u8; 32] {
+    let call = target.call;
+    let text = format!("helm/{}/{}/{}/{}", call.owner.hash(), target.namespace, target.name, call.request_id);
+    *Digest::of(text.as_bytes()).as_bytes()
+}
+
+/// During apply the clock runs; a plan sees a fixed instant, so that two equal plans are equal.
+fn now_millis(call: &Call) -> u64 {
+    if call.mode.writes() {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+    } else {
+        0
+    }
+}

@@ -1,0 +1,193 @@
+//! `[helm]` and `[registries."HOST[:PORT]"]` of the configuration.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sutler_model::Secret;
+
+/// `[helm]`: limits, times and the cache of charts.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct HelmConfig {
+    /// Folder of the chart cache; a folder under the system's temporary one when left out.
+    pub cache_folder: Option<PathBuf>,
+    /// What the folder may hold, in MiB; the oldest files go first.
+    pub cache_mib: u64,
+    /// What parsed charts may hold in memory, in MiB.
+    pub memory_cache_mib: u64,
+    /// The largest chart that is downloaded, in MiB.
+    pub max_chart_mib: u64,
+    /// How long the digest of a tag, and a list of tags, is trusted before the registry is asked again.
+    pub resolve_seconds: u64,
+    /// The longest wait for one answer of a registry or of the API server.
+    pub timeout_seconds: u64,
+    /// The longest that one rendering may take.
+    pub render_seconds: u64,
+}
+
+impl Default for HelmConfig {
+    fn default() -> Self {
+        Self {
+            cache_folder: None,
+            cache_mib: 512,
+            memory_cache_mib: 64,
+            max_chart_mib: 20,
+            resolve_seconds: 60,
+            timeout_seconds: 30,
+            render_seconds: 30,
+        }
+    }
+}
+
+/// `[registries."registry.example:5000"]`: how one registry is reached.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct RegistryConfig {
+    pub username: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub password: Option<Secret>,
+    /// File that holds the password.
+    pub password_file: Option<PathBuf>,
+    /// Environment variable that holds the password.
+    pub password_env: Option<String>,
+    /// A bearer token that is sent as it is.
+    #[schemars(with = "Option<String>")]
+    pub token: Option<Secret>,
+    /// File that holds the token.
+    pub token_file: Option<PathBuf>,
+    /// Environment variable that holds the token.
+    pub token_env: Option<String>,
+    /// PEM file of the authority that signs the registry's certificate: with it no other is trusted.
+    pub ca: Option<PathBuf>,
+    /// Speak HTTP without TLS.
+    pub plain_http: bool,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("registry {registry}: {what} {} cannot be read: {why}", path.display())]
+    File { registry: String, what: &'static str, path: PathBuf, why: String },
+    #[error("registry {registry}: the environment variable {name} is not set")]
+    Env { registry: String, name: String },
+    #[error("registry {registry}: set only one of {what}, {what}-file and {what}-env")]
+    Twice { registry: String, what: &'static str },
+    #[error("registry {registry}: {why}")]
+    Registry { registry: String, why: String },
+    #[error("helm.cache-folder {} cannot be used: {why}", path.display())]
+    Cache { path: PathBuf, why: String },
+    #[error("no TLS client could be made: {0}")]
+    Tls(String),
+}
+
+/// How requests to a registry are signed.
+#[derive(Debug, Clone)]
+pub(crate) enum Login {
+    Anonymous,
+    Basic { username: String, password: Secret },
+    Token(Secret),
+}
+
+/// A registry's configuration with its secrets read.
+#[derive(Debug, Clone)]
+pub(crate) struct Registry {
+    pub(crate) login: Login,
+    pub(crate) ca: Option<Vec<u8>>,
+    pub(crate) plain_http: bool,
+}
+
+fn read(registry: &str, what: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|e| ConfigError::File {
+        registry: registry.into(),
+        what,
+        path: path.into(),
+        why: e.to_string(),
+    })
+}
+
+fn secret(
+    registry: &str,
+    what: &'static str,
+    text: Option<&Secret>,
+    file: Option<&Path>,
+    env: Option<&str>,
+) -> Result<Option<Secret>, ConfigError> {
+    match (text, file, env) {
+        (None, None, None) => Ok(None),
+        (Some(s), None, None) => Ok(Some(s.clone())),
+        (None, Some(path), None) => {
+            let bytes = read(registry, what, path)?;
+            let text = String::from_utf8(bytes).map_err(|_| ConfigError::Registry {
+                registry: registry.into(),
+                why: format!("{what}-file is not UTF-8"),
+            })?;
+            Ok(Some(Secret::new(text.trim_end_matches(['\r', '\n']))))
+        }
+        (None, None, Some(name)) => std::env::var(name)
+            .map(|v| Some(Secret::new(v)))
+            .map_err(|_| ConfigError::Env { registry: registry.into(), name: name.into() }),
+        _ => Err(ConfigError::Twice { registry: registry.into(), what }),
+    }
+}
+
+impl RegistryConfig {
+    /// Reads files and variables once, at load.
+    pub(crate) fn resolve(&self, registry: &str) -> Result<Registry, ConfigError> {
+        let password = secret(
+            registry, "password", self.password.as_ref(), self.password_file.as_deref(), self.password_env.as_deref(),
+        )?;
+        let token =
+            secret(registry, "token", self.token.as_ref(), self.token_file.as_deref(), self.token_env.as_deref())?;
+        let bad = |why: &str| ConfigError::Registry { registry: registry.into(), why: why.into() };
+        let login = match (self.username.clone(), password, token) {
+            (None, None, None) => Login::Anonymous,
+            (Some(username), Some(password), None) => Login::Basic { username, password },
+            (None, None, Some(token)) => Login::Token(token),
+            (_, _, Some(_)) => return Err(bad("set either a token or a username with a password")),
+            _ => return Err(bad("username and password belong together; one of them is missing")),
+        };
+        let ca = self.ca.as_deref().map(|p| read(registry, "ca", p)).transpose()?;
+        if self.plain_http && ca.is_some() {
+            return Err(bad("ca has no meaning with plain-http"));
+        }
+        Ok(Registry { login, ca, plain_http: self.plain_http })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn resolve(v: serde_json::Value) -> Result<Registry, String> {
+        serde_json::from_value::<RegistryConfig>(v).map_err(|e| e.to_string())?.resolve("r.example").map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn logins() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        std::fs::write(&file, "hunter2\n").unwrap();
+        let Login::Basic { password, .. } = resolve(json!({"username": "u", "password-file": file})).unwrap().login else {
+            panic!("basic")
+        };
+        assert_eq!(password.expose(), "hunter2");
+        assert!(matches!(resolve(json!({"token": "t"})).unwrap().login, Login::Token(_)));
+        assert!(matches!(resolve(json!({})).unwrap().login, Login::Anonymous));
+        for (bad, part) in [
+            (json!({"username": "u"}), "belong together"),
+            (json!({"password": "p"}), "belong together"),
+            (json!({"username": "u", "password": "p", "token": "t"}), "either a token or"),
+            (json!({"username": "u", "password": "p", "password-env": "X"}), "only one of"),
+            (json!({"username": "u", "password-env": "SUTLER_NO_SUCH_VARIABLE"}), "SUTLER_NO_SUCH_VARIABLE is not set"),
+            (json!({"ca": "/no/such/file"}), "/no/such/file"),
+            (json!({"pasword": "p"}), "unknown field"),
+        ] {
+            let e = resolve(bad.clone()).unwrap_err();
+            assert!(e.contains(part), "{bad}: {e}");
+        }
+        let shown = format!("{:?}", resolve(json!({"username": "u", "password": "hunter2"})).unwrap());
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

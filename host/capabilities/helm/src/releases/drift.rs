@@ -1,0 +1,98 @@
+//! Drift of a release, and what an upgrade would change.
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+use sutler_model::DifferenceClass;
+
+use super::compare::{Comparison, compare};
+use super::prepare::Plan;
+use super::record::Record;
+use super::target::Target;
+use crate::error::Error;
+use crate::manifest::{Object, described, foreign, kept};
+
+const SIDE_BY_SIDE: usize = 8;
+
+/// Live objects against a recorded manifest: `{object, field, expected, actual, class}` each.
+pub(crate) async fn drift(target: &Target<'_>, record: &Record) -> Result<Vec<Value>, Error> {
+    let objects = target.old_objects(&record.manifest).await?;
+    let live = target.live(&objects).await?;
+    let found: Vec<Vec<Value>> = futures::stream::iter(objects.iter().zip(&live).map(|(o, l)| of_object(target, o, l.as_ref())))
+        .buffered(SIDE_BY_SIDE)
+        .try_collect()
+        .await?;
+    Ok(found.concat())
+}
+
+fn entry(object: &Object, class: DifferenceClass, field: &str, expected: Option<Value>, actual: Option<Value>) -> Value {
+    json!({
+        "object": described(&object.reference), "field": field,
+        "expected": expected, "actual": actual, "class": class.as_str(),
+    })
+}
+
+async fn of_object(target: &Target<'_>, object: &Object, live: Option<&Value>) -> Result<Vec<Value>, Error> {
+    let Some(live) = live else { return Ok(vec![entry(object, DifferenceClass::Missing, "", None, None)]) };
+    if crate::manifest::claimed_by_other(live, target.name, target.namespace) {
+        let why = foreign(live, target.name, target.namespace).map(Value::from);
+        return Ok(vec![entry(object, DifferenceClass::ForeignOwner, "/metadata", None, why)]);
+    }
+    let Comparison { changes, .. } = compare(target, object, live).await?;
+    Ok(changes.into_iter().map(|c| entry(object, DifferenceClass::Drift, &c.path, c.after, c.before)).collect())
+}
+
+/// What an upgrade would do, object by object.
+pub(crate) async fn preview(target: &Target<'_>, plan: &Plan) -> Result<Value, Error> {
+    let changed: Vec<Value> =
+        futures::stream::iter(plan.objects.iter().zip(&plan.live).map(|(o, l)| change(target, o, l.as_ref())))
+            .buffered(SIDE_BY_SIDE)
+            .try_collect()
+            .await?;
+    let mut objects = Vec::new();
+    for crd in &plan.crds {
+        let action = if target.get(&crd.reference).await?.is_some() { "none" } else { "create" };
+        objects.push(json!({"object": described(&crd.reference), "action": action, "fields": [], "conflicts": []}));
+    }
+    objects.extend(changed);
+    let pruned = target.live(&plan.prune).await?;
+    for (object, live) in plan.prune.iter().zip(pruned) {
+        if let Some(live) = live {
+            let action = if kept(&live) { "keep" } else { "delete" };
+            objects.push(json!({"object": described(&object.reference), "action": action, "fields": [], "conflicts": []}));
+        }
+    }
+    Ok(json!({"install": plan.install(), "revision": plan.revision, "objects": objects}))
+}
+
+async fn change(target: &Target<'_>, object: &Object, live: Option<&Value>) -> Result<Value, Error> {
+    let what = described(&object.reference);
+    let Some(live) = live else {
+        return Ok(json!({"object": what, "action": "create", "fields": [], "conflicts": []}));
+    };
+    let c = compare(target, object, live).await?;
+    let fields: Vec<Value> =
+        c.changes.into_iter().map(|f| json!({"field": f.path, "before": f.before, "after": f.after})).collect();
+    let conflicts: Vec<Value> =
+        c.conflicts.into_iter().map(|f| json!({"field": f.field, "manager": f.manager})).collect();
+    let action = if fields.is_empty() && conflicts.is_empty() { "none" } else { "update" };
+    let mut out = json!({"object": what, "action": action, "fields": fields, "conflicts": conflicts});
+    if let (Some(problem), Some(o)) = (c.problem, out.as_object_mut()) {
+        o.insert("problem".into(), problem.into());
+    }
+    Ok(out)
+}
+
+/// Whether anything that the plan applies differs from what lives.
+pub(crate) async fn drifted(target: &Target<'_>, plan: &Plan) -> Result<bool, Error> {
+    let mut checks = futures::stream::iter(plan.objects.iter().zip(&plan.live).map(async |(object, live)| match live {
+        None => Ok(true),
+        Some(live) => compare(target, object, live).await.map(|c| !c.changes.is_empty() || c.problem.is_some()),
+    }))
+    .buffered(SIDE_BY_SIDE);
+    while let Some(differs) = checks.next().await {
+        if differs? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,148 @@
+//! What an install or upgrade would do, found out before anything is written.
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use serde_json::Value;
+
+use super::record::{Record, Status};
+use super::storage::{base, pending};
+use super::target::Target;
+use crate::engine::{RenderAnswer, TemplateEngine};
+use crate::error::Error;
+use crate::manifest::Object;
+
+/// What the API server takes in one ConfigMap or Secret.
+const DATA_LIMIT: usize = 1 << 20;
+
+/// How a revision is rendered.
+pub(crate) struct Rendering<'a> {
+    pub(crate) engine: &'a dyn TemplateEngine,
+    pub(crate) request: crate::engine::RenderRequest,
+    pub(crate) limit: std::time::Duration,
+}
+
+pub(crate) struct Plan {
+    pub(crate) history: Vec<Record>,
+    /// The revision that this one follows; none for an install.
+    pub(crate) base: Option<Record>,
+    pub(crate) revision: u32,
+    pub(crate) values: Value,
+    pub(crate) answer: RenderAnswer,
+    pub(crate) crds: Vec<Object>,
+    pub(crate) objects: Vec<Object>,
+    /// What lives under each object now.
+    pub(crate) live: Vec<Option<Value>>,
+    /// Objects of the revision before that are no more.
+    pub(crate) prune: Vec<Object>,
+}
+
+impl Plan {
+    pub(crate) const fn install(&self) -> bool {
+        self.base.is_none()
+    }
+}
+
+/// Renders within the call's time.
+pub(crate) async fn render(target: &Target<'_>, rendering: Rendering<'_>) -> Result<RenderAnswer, Error> {
+    let left = target.call.left();
+    match tokio::time::timeout(left.min(rendering.limit), rendering.engine.render(rendering.request)).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) if left <= rendering.limit => Err(Error::TimedOut),
+        Err(_) => Err(Error::Render(format!("the chart's templates took longer than {} s", rendering.limit.as_secs()))),
+    }
+}
+
+/// Reads, renders and checks; writes nothing.
+pub(crate) async fn prepare(target: &Target<'_>, mut rendering: Rendering<'_>, take: bool) -> Result<Plan, Error> {
+    let history = target.history().await?;
+    let base = start(&history)?.cloned();
+    let revision = history.last().map_or(1, |last| last.version.saturating_add(1));
+    rendering.request.revision = revision;
+    rendering.request.upgrade = base.is_some();
+    let values = rendering.request.values.clone();
+    let answer = render(target, rendering).await?;
+    let hooks = answer.operation_hooks();
+    if !hooks.is_empty() {
+        return Err(Error::other(
+            "hooks-not-supported",
+            format!(
+                "the chart runs hooks ({}), which this version of sutler does not; turn them off in the chart's values, or leave them to a plugin's steps",
+                hooks.join(", ")
+            ),
+        ));
+    }
+    let crds = if base.is_none() { target.definitions(&answer.crds)? } else { Vec::new() };
+    let objects = target.objects(&answer.manifest, &crds).await?;
+    objects.iter().try_for_each(check_size)?;
+    let before = match &base {
+        Some(record) => target.old_objects(&record.manifest).await?,
+        None => Vec::new(),
+    };
+    let old: HashSet<_> = before.iter().map(Object::key).collect();
+    let live = target.live(&objects).await?;
+    for (object, live) in objects.iter().zip(&live) {
+        if let Some(live) = live {
+            target.check_ownership(object, live, old.contains(&object.key()), take)?;
+        }
+    }
+    let new: HashSet<_> = objects.iter().map(Object::key).collect();
+    let prune = before.into_iter().filter(|o| !new.contains(&o.key())).collect();
+    Ok(Plan { history, base, revision, values, answer, crds, objects, live, prune })
+}
+
+/// What a new revision follows.
+fn start(history: &[Record]) -> Result<Option<&Record>, Error> {
+    let Some(last) = history.last() else { return Ok(None) };
+    match last.info.status {
+        s if s.is_pending() || s == Status::Uninstalling => Err(pending(last)),
+        Status::Uninstalled => Ok(None),
+        _ => base(history).map(Some).ok_or_else(|| {
+            Error::other(
+                "broken-record",
+                format!("release {} has no revision to go on from: the last is {}", last.name, last.info.status.as_str()),
+            )
+        }),
+    }
+}
+
+/// ConfigMaps and Secrets over 1 MiB are refused by the API server: better before the first write.
+fn check_size(object: &Object) -> Result<(), Error> {
+    if !matches!((object.reference.api_version.as_str(), object.reference.kind.as_str()), ("v1", "ConfigMap" | "Secret")) {
+        return Ok(());
+    }
+    let text = |key: &str| object.value.get(key).and_then(Value::as_object).into_iter().flatten();
+    let plain = |key: &str| text(key).filter_map(|(_, v)| v.as_str()).map(str::len).sum::<usize>();
+    let encoded = |key: &str| text(key).filter_map(|(_, v)| v.as_str()).map(decoded_len).sum::<usize>();
+    let size = if object.reference.kind == "Secret" {
+        plain("stringData") + encoded("data")
+    } else {
+        plain("data") + encoded("binaryData")
+    };
+    if size <= DATA_LIMIT {
+        return Ok(());
+    }
+    Err(Error::TooLarge(format!("{} holds {size} bytes, and the API server takes {DATA_LIMIT}", object.shown())))
+}
+
+fn decoded_len(text: &str) -> usize {
+    base64::engine::general_purpose::STANDARD.decode(text).map_or(text.len(), |b| b.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::objects;
+
+    #[test]
+    fn sizes() {
+        let check = |yaml: String| check_size(&objects(&yaml).unwrap()[0]).is_ok();
+        let head = |kind: &str| format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: x}}\n");
+        let big = "a".repeat(DATA_LIMIT);
+        assert!(check(format!("{}data: {{a: \"{big}\"}}", head("ConfigMap"))));
+        assert!(!check(format!("{}data: {{a: \"{big}\", b: x}}", head("ConfigMap"))));
+        assert!(!check(format!("{}stringData: {{a: \"{big}\", b: x}}", head("Secret"))));
+        // Base64 of less than 1 MiB.
+        assert!(check(format!("{}data: {{a: \"{big}\"}}", head("Secret"))));
+    }
+}

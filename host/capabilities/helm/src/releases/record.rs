@@ -1,0 +1,355 @@
+//! Helm's own release record: a Secret `sh.helm.release.v1.NAME.vN` (Helm 4, storage driver "secret").
+
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::engine::Labels;
+use crate::error::Error;
+
+/// What the API server takes in one Secret.
+const SECRET_LIMIT: usize = 1 << 20;
+/// Room for a longer description when the release fails.
+const ROOM: usize = 8 << 10;
+/// What a record may unpack to: far beyond what compresses into a Secret, but not a bomb.
+const UNPACKED_LIMIT: u64 = 64 << 20;
+const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "&'static str")]
+pub enum Status {
+    /// Also one that a later Helm invents.
+    Unknown,
+    Deployed,
+    Uninstalled,
+    Superseded,
+    Failed,
+    Uninstalling,
+    PendingInstall,
+    PendingUpgrade,
+    PendingRollback,
+}
+
+impl Status {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Deployed => "deployed",
+            Self::Uninstalled => "uninstalled",
+            Self::Superseded => "superseded",
+            Self::Failed => "failed",
+            Self::Uninstalling => "uninstalling",
+            Self::PendingInstall => "pending-install",
+            Self::PendingUpgrade => "pending-upgrade",
+            Self::PendingRollback => "pending-rollback",
+        }
+    }
+    pub const fn is_pending(self) -> bool {
+        matches!(self, Self::PendingInstall | Self::PendingUpgrade | Self::PendingRollback)
+    }
+}
+
+impl From<String> for Status {
+    fn from(s: String) -> Self {
+        let all = [
+            Self::Deployed, Self::Uninstalled, Self::Superseded, Self::Failed, Self::Uninstalling, Self::PendingInstall,
+            Self::PendingUpgrade, Self::PendingRollback,
+        ];
+        all.into_iter().find(|x| x.as_str() == s).unwrap_or(Self::Unknown)
+    }
+}
+
+impl From<Status> for &'static str {
+    fn from(s: Status) -> Self {
+        s.as_str()
+    }
+}
+
+/// The JSON of a release. What this crate does not know is kept as it is (`rest`).
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) name: String,
+    pub(crate) info: Info,
+    #[serde(default)]
+    pub(crate) chart: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<Value>,
+    #[serde(default)]
+    pub(crate) manifest: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hooks: Option<Vec<Value>>,
+    pub(crate) version: u32,
+    #[serde(default)]
+    pub(crate) namespace: String,
+    /// `ssa`, `csa`, or nothing for csa.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) apply_method: String,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+    /// Of the Secret, without Helm's own; not part of the JSON.
+    #[serde(skip)]
+    pub(crate) labels: Labels,
+    /// Of the Secret: Unix seconds.
+    #[serde(skip)]
+    created_at: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Info {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_deployed: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_deployed: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) deleted: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) description: String,
+    pub(crate) status: Status,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) notes: String,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl std::fmt::Debug for Record {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Values and manifest may hold passwords.
+        f.debug_struct("Record")
+            .field("name", &self.name)
+            .field("version", &self.version)
+            .field("status", &self.info.status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a new revision is made of.
+pub(crate) struct Fresh {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) version: u32,
+    pub(crate) status: Status,
+    pub(crate) description: &'static str,
+    pub(crate) chart: Value,
+    pub(crate) config: Value,
+    pub(crate) manifest: String,
+    pub(crate) hooks: Vec<Value>,
+    pub(crate) notes: String,
+    pub(crate) labels: Labels,
+    pub(crate) first_deployed: Option<String>,
+}
+
+pub(crate) fn now() -> String {
+    chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Nanos, true)
+}
+
+impl Record {
+    pub(crate) fn new(f: Fresh) -> Self {
+        let now = now();
+        Self {
+            name: f.name,
+            info: Info {
+                first_deployed: Some(f.first_deployed.unwrap_or_else(|| now.clone())),
+                last_deployed: Some(now),
+                deleted: None,
+                description: f.description.into(),
+                status: f.status,
+                notes: f.notes,
+                rest: Map::new(),
+            },
+            chart: f.chart,
+            config: f.config.as_object().is_some_and(|c| !c.is_empty()).then_some(f.config),
+            manifest: f.manifest,
+            hooks: (!f.hooks.is_empty()).then_some(f.hooks),
+            version: f.version,
+            namespace: f.namespace,
+            apply_method: "ssa".into(),
+            rest: Map::new(),
+            labels: f.labels,
+            created_at: None,
+        }
+    }
+
+    /// `sh.helm.release.v1.NAME.vN`.
+    pub(crate) fn key(&self) -> String {
+        format!("sh.helm.release.v1.{}.v{}", self.name, self.version)
+    }
+
+    pub(crate) fn hooks(&self) -> &[Value] {
+        self.hooks.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn config(&self) -> Value {
+        self.config.clone().filter(|c| !c.is_null()).unwrap_or_else(|| json!({}))
+    }
+
+    pub(crate) fn set(&mut self, status: Status, description: impl Into<String>) {
+        self.info.status = status;
+        self.info.description = description.into();
+    }
+
+    /// The Secret that stores it. Labels and JSON say the same status.
+    ///
+    /// # Errors
+    /// `TooLarge` where the API server would refuse it.
+    pub(crate) fn secret(&self, modified: bool) -> Result<Value, Error> {
+        let encoded = encode(self)?;
+        if encoded.len() > SECRET_LIMIT - ROOM {
+            return Err(Error::TooLarge(format!(
+                "release {} in namespace {} takes {} bytes as a record, and a Secret holds {}; make the chart's files or the values smaller",
+                self.name, self.namespace, encoded.len(), SECRET_LIMIT - ROOM
+            )));
+        }
+        let seconds = chrono::Utc::now().timestamp().to_string();
+        let mut labels: Map<String, Value> = self.labels.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
+        labels.insert("name".into(), self.name.clone().into());
+        labels.insert("owner".into(), "helm".into());
+        labels.insert("status".into(), self.info.status.as_str().into());
+        labels.insert("version".into(), self.version.to_string().into());
+        labels.insert("createdAt".into(), self.created_at.clone().unwrap_or_else(|| seconds.clone()).into());
+        if modified {
+            labels.insert("modifiedAt".into(), seconds.into());
+        }
+        Ok(json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "helm.sh/release.v1",
+            "metadata": {"name": self.key(), "namespace": self.namespace, "labels": labels},
+            "data": {"release": STANDARD.encode(encoded)},
+        }))
+    }
+
+    /// Reads the Secret of a release.
+    ///
+    /// # Errors
+    /// `Other` with code `broken-record`.
+    pub(crate) fn of_secret(secret: &Value) -> Result<Self, Error> {
+        let name = secret.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("?");
+        let broken = |why: &str| Error::other("broken-record", format!("the release record in Secret {name} cannot be read: {why}"));
+        let data = secret.pointer("/data/release").and_then(Value::as_str).ok_or_else(|| broken("it has no key release"))?;
+        let outer = STANDARD.decode(data).map_err(|_| broken("its data is not base64"))?;
+        let mut record = decode(&outer).map_err(broken)?;
+        let labels = secret.pointer("/metadata/labels").and_then(Value::as_object);
+        for (k, v) in labels.into_iter().flatten() {
+            let Some(v) = v.as_str() else { continue };
+            if k == "createdAt" {
+                record.created_at = Some(v.to_owned());
+            } else if !SYSTEM_LABELS.contains(&k.as_str()) {
+                record.labels.insert(k.clone(), v.to_owned());
+            }
+        }
+        if record.namespace.is_empty() {
+            record.namespace = secret.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
+        }
+        Ok(record)
+    }
+}
+
+/// base64(gzip(JSON)): what Helm keeps under the key `release`, before Kubernetes' own base64.
+fn encode(record: &Record) -> Result<String, Error> {
+    use std::io::Write as _;
+    let failed = |e: &dyn std::fmt::Display| Error::other("broken-record", format!("the release cannot be written as a record: {e}"));
+    let json = serde_json::to_vec(record).map_err(|e| failed(&e))?;
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(&json).map_err(|e| failed(&e))?;
+    Ok(STANDARD.encode(gzip.finish().map_err(|e| failed(&e))?))
+}
+
+fn decode(text: &[u8]) -> Result<Record, &'static str> {
+    let bytes = STANDARD.decode(text).map_err(|_| "its release is not base64")?;
+    let json = if bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
+        let mut out = Vec::new();
+        let read = flate2::read::GzDecoder::new(bytes.as_slice()).take(UNPACKED_LIMIT + 1).read_to_end(&mut out);
+        if read.map_err(|_| "its release is not gzip")? as u64 > UNPACKED_LIMIT {
+            return Err("it unpacks to more than 64 MiB");
+        }
+        out
+    } else {
+        bytes
+    };
+    serde_json::from_slice(&json).map_err(|_| "it is not the JSON of a release")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn record() -> Record {
+        Record::new(Fresh {
+            name: "app".into(),
+            namespace: "ns".into(),
+            version: 3,
+            status: Status::PendingUpgrade,
+            description: "Preparing upgrade",
+            chart: json!({"metadata": {"name": "app", "version": "1.0.0"}, "lock": null, "templates": [], "values": {}, "schema": null, "files": []}),
+            config: json!({"a": {"b": [1, 2.5, "x"]}}),
+            manifest: "---\n# Source: app/templates/a.yaml\nkind: ConfigMap\n".into(),
+            hooks: vec![json!({"name": "t", "events": ["test"], "last_run": {"phase": ""}})],
+            notes: "hello".into(),
+            labels: Labels::from([("sutler.dev/owner".to_owned(), "abc".to_owned())]),
+            first_deployed: None,
+        })
+    }
+
+    #[test]
+    fn there_and_back() {
+        let mut r = record();
+        let secret = r.secret(false).unwrap();
+        assert_eq!(secret.pointer("/metadata/name").unwrap(), "sh.helm.release.v1.app.v3");
+        assert_eq!(secret.pointer("/type").unwrap(), "helm.sh/release.v1");
+        let labels = secret.pointer("/metadata/labels").unwrap();
+        for (k, v) in [("name", "app"), ("owner", "helm"), ("status", "pending-upgrade"), ("version", "3"), ("sutler.dev/owner", "abc")] {
+            assert_eq!(labels.get(k).unwrap(), v, "{k}");
+        }
+        assert!(labels.get("modifiedAt").is_none());
+        let back = Record::of_secret(&secret).unwrap();
+        r.created_at = back.created_at.clone();
+        assert_eq!(back, r);
+        assert!(back.secret(true).unwrap().pointer("/metadata/labels/modifiedAt").is_some());
+    }
+
+    #[test]
+    fn what_helm_wrote_is_kept() {
+        // As Helm 3 writes it: an empty time, no apply method, a field that this crate does not know.
+        let json = json!({
+            "name": "old", "version": 1, "namespace": "ns", "manifest": "", "future": {"x": 1},
+            "info": {"first_deployed": "2024-01-01T00:00:00Z", "deleted": "", "status": "deployed", "rollback_revision": 2},
+            "chart": {"metadata": {"name": "old", "version": "0.1.0"}},
+        });
+        let data = STANDARD.encode(STANDARD.encode(json.to_string()));
+        let mut secret = json!({"metadata": {"name": "s", "labels": {"createdAt": "17", "team": "x"}}, "data": {"release": data}});
+        let record = Record::of_secret(&secret).unwrap();
+        assert_eq!((record.info.status, record.apply_method.as_str(), record.version), (Status::Deployed, "", 1));
+        let again: Value = serde_json::to_value(&record).unwrap();
+        assert_eq!(again.pointer("/future/x"), Some(&json!(1)));
+        assert_eq!(again.pointer("/info/rollback_revision"), Some(&json!(2)));
+        let rewritten = record.secret(true).unwrap();
+        assert_eq!(rewritten.pointer("/metadata/labels/createdAt").unwrap(), "17");
+        assert_eq!(rewritten.pointer("/metadata/labels/team").unwrap(), "x");
+        secret["data"]["release"] = json!("@@@");
+        assert!(Record::of_secret(&secret).unwrap_err().to_string().contains("not base64"));
+    }
+
+    #[test]
+    fn a_record_too_large_for_a_secret() {
+        let mut r = record();
+        // Bytes that do not compress.
+        let mut state = 1u64;
+        let noise: String = (0..2_000_000)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                char::from(b'!' + ((state >> 33) % 90) as u8)
+            })
+            .collect();
+        r.manifest = noise;
+        assert!(matches!(r.secret(false), Err(Error::TooLarge(_))));
+    }
+
+    #[test]
+    fn unknown_status() {
+        assert_eq!(serde_json::from_value::<Status>(json!("from-the-future")).unwrap(), Status::Unknown);
+        assert_eq!(serde_json::to_value(Status::PendingInstall).unwrap(), "pending-install");
+    }
+}

@@ -1,0 +1,190 @@
+//! One release within one call: where it is, what the call may touch, what lives there.
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::Value;
+use sutler_kubernetes::{ApplyOptions, Cluster, Error as KubeError, Reference};
+use sutler_model::{Call, Effective, Owner};
+
+use super::record::Record;
+use super::storage::{MANAGER, Storage};
+use crate::engine::Labels;
+use crate::error::Error;
+use crate::grant::{self, Grants};
+use crate::manifest::{Object, claimed_by_other, foreign, objects, shown};
+
+/// Requests about objects that run side by side.
+const SIDE_BY_SIDE: usize = 8;
+
+pub(crate) struct Target<'a> {
+    pub(crate) cluster: Cluster,
+    pub(crate) storage: Storage,
+    pub(crate) grants: &'a Effective<Grants>,
+    pub(crate) call: &'a Call,
+    pub(crate) name: &'a str,
+    pub(crate) namespace: &'a str,
+}
+
+impl Target<'_> {
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.call.owner
+    }
+
+    pub(crate) fn labels(&self) -> Labels {
+        self.call.owner.labels(&self.call.plugin)
+    }
+
+    /// When work has to stop, so that what became of it can still be written down.
+    pub(crate) fn working_deadline(&self) -> Instant {
+        let left = self.call.left();
+        let reserve = (left / 5).min(Duration::from_secs(5));
+        self.call.deadline.checked_sub(reserve).unwrap_or(self.call.deadline)
+    }
+
+    /// Every revision, oldest first.
+    ///
+    /// # Errors
+    /// `NotOwned` where the release is another owner's, or nobody's, and the grants do not reach that far.
+    pub(crate) async fn history(&self) -> Result<Vec<Record>, Error> {
+        let history = self.storage.history(self.name).await?;
+        if let Some(last) = history.last() {
+            self.check_owner(last)?;
+        }
+        Ok(history)
+    }
+
+    fn check_owner(&self, record: &Record) -> Result<(), Error> {
+        let found = record.labels.get(Owner::LABEL);
+        if found == Some(&self.owner().hash()) || grant::unowned(self.grants) {
+            return Ok(());
+        }
+        let whose = if found.is_some() { "belongs to another application" } else { "was not installed by sutler" };
+        Err(Error::NotOwned(format!(
+            "release {} in namespace {} {whose}; choose another name, or allow it with helm.unowned = true",
+            self.name, self.namespace
+        )))
+    }
+
+    /// The objects of a manifest, each in its namespace and within the grants. `crds` are the chart's own
+    /// definitions, for kinds that the cluster does not serve yet.
+    ///
+    /// # Errors
+    /// `NotGranted` for an object outside the release's namespace.
+    pub(crate) async fn objects(&self, manifest: &str, crds: &[Object]) -> Result<Vec<Object>, Error> {
+        let mut out = objects(manifest)?;
+        for object in &mut out {
+            let namespaced = self.namespaced(&object.reference, crds).await.map_err(|e| Error::kube(&object.shown(), e))?;
+            self.place(object, namespaced)?;
+        }
+        Ok(out)
+    }
+
+    /// As [`Target::objects`], without objects of kinds that the cluster no longer serves: they cannot exist.
+    pub(crate) async fn old_objects(&self, manifest: &str) -> Result<Vec<Object>, Error> {
+        let mut out = Vec::new();
+        for mut object in objects(manifest)? {
+            match self.namespaced(&object.reference, &[]).await {
+                Ok(namespaced) => {
+                    self.place(&mut object, namespaced)?;
+                    out.push(object);
+                }
+                Err(KubeError::Other { code: "unknown-kind", .. }) => {}
+                Err(e) => return Err(Error::kube(&object.shown(), e)),
+            }
+        }
+        Ok(out)
+    }
+
+    async fn namespaced(&self, r: &Reference, crds: &[Object]) -> Result<bool, KubeError> {
+        match self.cluster.is_namespaced(&r.api_version, &r.kind).await {
+            Err(e @ KubeError::Other { code: "unknown-kind", .. }) => crds.iter().find_map(|c| defines(c, r)).ok_or(e),
+            other => other,
+        }
+    }
+
+    fn place(&self, object: &mut Object, namespaced: bool) -> Result<(), Error> {
+        let (kind, name) = (object.reference.kind.clone(), object.reference.name.clone());
+        if !namespaced {
+            object.set_namespace(None);
+            return Ok(self.grants.check(|g| g.cluster_scoped(&kind, &name))?);
+        }
+        match object.reference.namespace.clone() {
+            Some(ns) if ns != self.namespace => {
+                Ok(self.grants.check(|g| g.other_namespace(&kind, &name, &ns, self.owner()))?)
+            }
+            _ => {
+                object.set_namespace(Some(self.namespace));
+                Ok(())
+            }
+        }
+    }
+
+    /// A chart's own definitions, within the grants.
+    ///
+    /// # Errors
+    /// `NotGranted` unless `CustomResourceDefinition` is among the granted kinds.
+    pub(crate) fn definitions(&self, crds: &[String]) -> Result<Vec<Object>, Error> {
+        let mut out = Vec::new();
+        for file in crds {
+            out.extend(objects(file)?);
+        }
+        for object in &mut out {
+            self.place(object, false)?;
+        }
+        Ok(out)
+    }
+
+    /// What lives under each reference, in the same order.
+    pub(crate) async fn live(&self, objects: &[Object]) -> Result<Vec<Option<Value>>, Error> {
+        futures::stream::iter(objects.iter().map(|o| self.get(&o.reference))).buffered(SIDE_BY_SIDE).try_collect().await
+    }
+
+    pub(crate) async fn get(&self, of: &Reference) -> Result<Option<Value>, Error> {
+        match self.cluster.get(of).await {
+            Ok(v) => Ok(Some(v)),
+            // A kind whose definition comes with the chart has no objects yet.
+            Err(KubeError::NotFound | KubeError::Other { code: "unknown-kind", .. }) => Ok(None),
+            Err(e) => Err(Error::kube(&shown(of), e)),
+        }
+    }
+
+    /// Whether the release may take hold of what is there (parity statement 5). `known` are the objects of the
+    /// revision before: they may have lost their marks, but not to another release.
+    ///
+    /// # Errors
+    /// `NotOwned` naming the object and what is wrong with it.
+    pub(crate) fn check_ownership(&self, object: &Object, live: &Value, known: bool, take: bool) -> Result<(), Error> {
+        if take || (known && !claimed_by_other(live, self.name, self.namespace)) {
+            return Ok(());
+        }
+        match foreign(live, self.name, self.namespace) {
+            None => Ok(()),
+            Some(why) => Err(Error::NotOwned(format!(
+                "{} exists and cannot be imported into release {}: {why}; take-ownership would adopt it",
+                object.shown(),
+                self.name
+            ))),
+        }
+    }
+
+    /// The object with the marks of Helm and of the owner.
+    pub(crate) fn decorated(&self, object: &Object) -> Value {
+        object.decorated(self.name, self.namespace, &self.labels())
+    }
+
+    pub(crate) async fn apply(&self, cluster: &Cluster, object: &Object, force: bool, dry_run: bool) -> Result<Value, KubeError> {
+        let options = ApplyOptions { field_manager: MANAGER.into(), force, dry_run };
+        cluster.apply(&self.decorated(object), &options).await
+    }
+}
+
+/// Whether a definition is of this kind, and then whether its objects live in namespaces.
+fn defines(crd: &Object, r: &Reference) -> Option<bool> {
+    let text = |p: &str| crd.value.pointer(p).and_then(Value::as_str);
+    let (group, version) = r.api_version.split_once('/')?;
+    let versions = crd.value.pointer("/spec/versions").and_then(Value::as_array)?;
+    let served = versions.iter().any(|v| v.get("name").and_then(Value::as_str) == Some(version));
+    (text("/spec/group") == Some(group) && text("/spec/names/kind") == Some(&r.kind) && served)
+        .then(|| text("/spec/scope") == Some("Namespaced"))
+}

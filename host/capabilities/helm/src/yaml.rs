@@ -1,0 +1,61 @@
+//! YAML as Kubernetes and Helm read it: YAML 1.1 scalars (`yes`, `0644`), the last of two equal keys wins.
+
+use serde_json::Value;
+
+/// Parses one document.
+///
+/// # Errors
+/// What is wrong and where, without a piece of the text: it may hold secrets.
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        strict_booleans: false,
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
+        with_snippet: false,
+    };
+    let mut value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|e| e.to_string())?;
+    whole_numbers(&mut value);
+    Ok(value)
+}
+
+/// Go writes the float 1.0 as `1`; the API server refuses `1.0` where it wants an integer.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(n) if n.is_f64() => {
+            if let Some(f) = n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15) {
+                *value = Value::from(f as i64);
+            }
+        }
+        Value::Array(a) => a.iter_mut().for_each(whole_numbers),
+        Value::Object(o) => o.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn scalars_as_kubernetes_reads_them() {
+        for (text, expected) in [
+            ("a: yes\nb: off\nc: \"yes\"", json!({"a": true, "b": false, "c": "yes"})),
+            ("mode: 0644\nother: 0x10", json!({"mode": 420, "other": 16})),
+            ("f: 1.0\ng: 1.5\nh: 1e3", json!({"f": 1, "g": 1.5, "h": 1000})),
+            ("a: 1\na: 2", json!({"a": 2})),
+            ("1: x\n2.5: y", json!({"1": "x", "2.5": "y"})),
+            ("d: 2024-01-02\nt: 2024-01-02T03:04:05Z", json!({"d": "2024-01-02", "t": "2024-01-02T03:04:05Z"})),
+            ("n: ~\nm:\nk: null", json!({"n": null, "m": null, "k": null})),
+            ("base: &b {x: 1}\nc:\n  <<: *b\n  y: 2", json!({"base": {"x": 1}, "c": {"x": 1, "y": 2}})),
+            ("s: |\n  a\n  b\n", json!({"s": "a\nb\n"})),
+            ("port: \"8080\"\nv: 1.10", json!({"port": "8080", "v": 1.1})),
+            ("", json!(null)),
+        ] {
+            assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+        assert!(parse("a: [").is_err());
+        let e = parse("password: hunter2\n\tx: [").unwrap_err();
+        assert!(!e.contains("hunter2"), "{e}");
+    }
+}
