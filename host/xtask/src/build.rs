@@ -1,0 +1,38 @@
+//! Everything that a running host needs.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::process::call;
+use crate::project::Project;
+use crate::{engine, guests};
+
+/// What a build left behind.
+pub struct Built {
+    /// The host's binary.
+    pub host: PathBuf,
+    /// The plugins' components.
+    pub plugins: Vec<PathBuf>,
+}
+
+pub fn everything(project: &Project, release: bool) -> Result<Built> {
+    let engine = engine::build(project)?;
+    let plugins = guests::build(project, None)?;
+    let host = host(project, &engine, release)?;
+    println!("host:    {}", host.display());
+    for plugin in &plugins {
+        println!("plugin:  {}", plugin.display());
+    }
+    Ok(Built { host, plugins })
+}
+
+pub fn host(project: &Project, engine: &std::path::Path, release: bool) -> Result<PathBuf> {
+    let mut cargo = project.cargo_with(engine);
+    cargo.args(["build", "--package", "sutler"]);
+    if release {
+        cargo.arg("--release");
+    }
+    call(&mut cargo)?;
+    Ok(project.target.join(if release { "release" } else { "debug" }).join("sutler"))
+}

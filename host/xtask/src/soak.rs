@@ -1,0 +1,60 @@
+//! What runs too long for every day.
+
+use std::process::Command;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::process::call;
+use crate::project::Project;
+use crate::{engine, tools};
+
+#[derive(Args)]
+pub struct SoakArgs {
+    /// Cases a property test
+    #[arg(long, default_value_t = 20_000)]
+    cases: u32,
+    /// Runs of the fault suite, each with a seed of its own
+    #[arg(long, default_value_t = 20)]
+    seeds: u32,
+    /// First seed (default: from the clock); a failing run prints its own
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
+    println!("soak: every test without a real world, property tests with {} cases", args.cases);
+    tests(project, "not test(/(^|::)real_/)", &[("PROPTEST_CASES", args.cases.to_string())])?;
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    let first = args.seed.unwrap_or(clock);
+    for seed in (first..).take(args.seeds as usize) {
+        println!("soak: fault suite with SUTLER_FAULT_SEED={seed}");
+        tests(project, "test(/fault/)", &[("SUTLER_FAULT_SEED", seed.to_string())])?;
+    }
+    Ok(())
+}
+
+fn tests(project: &Project, filter: &str, env: &[(&str, String)]) -> Result<()> {
+    let mut command = nextest(project)?;
+    command.args(["--workspace", "--no-fail-fast", "--profile", "soak", "-E", filter]);
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    call(&mut command)
+}
+
+/// `cargo nextest run` on the workspace with the engine built in.
+pub fn nextest(project: &Project) -> Result<Command> {
+    let mut command = Command::new(tools::nextest(project)?);
+    command
+        .args(["nextest", "run"])
+        .current_dir(&project.root)
+        .env("CARGO_TARGET_DIR", &project.target)
+        .env("SUTLER_HELM_ENGINE", engine::build(project)?);
+    Ok(command)
+}
+
+pub fn bench(project: &Project, args: &[String]) -> Result<()> {
+    let engine = engine::build(project)?;
+    let mut cargo = project.cargo_with(&engine);
+    cargo.args(["run", "--release", "--package", "sutler-bench", "--"]).args(args);
+    call(&mut cargo)
+}

@@ -1,0 +1,90 @@
+//! `cargo xtask test`: every check and test as a stage.
+
+mod stages;
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::process::call;
+use crate::project::Project;
+use crate::real::background::Build;
+use crate::real::{World, packages};
+use crate::soak::nextest;
+use crate::{build, docs, engine, guests, tidy, tools};
+use stages::Stages;
+
+/// Tests that need the real world carry this in their names.
+const REAL: &str = "test(/(^|::)real_/)";
+
+pub fn run(project: &Project, real: bool, only: &[String]) -> Result<()> {
+    let mut stages = Stages::new(only);
+    let mut kubernetes = None;
+    if real && stages.wants("real") {
+        stages.run("real: packages", packages::ensure);
+        kubernetes = stages.run("real: start the Kubernetes build", || Build::start(project));
+    }
+    checks(project, &mut stages);
+    tests(project, &mut stages);
+    if let Some(kubernetes) = kubernetes {
+        real_tests(project, &mut stages, kubernetes);
+    }
+    stages.close()
+}
+
+fn checks(project: &Project, stages: &mut Stages) {
+    stages.run("format", || call(project.cargo().args(["fmt", "--all", "--check"])));
+    stages.run("format: guests", || {
+        guests::manifests(project)?.iter().try_for_each(|manifest| {
+            call(project.cargo().args(["fmt", "--all", "--check", "--manifest-path"]).arg(manifest))
+        })
+    });
+    stages.run("tidy", || tidy::run(project));
+    stages.run("spelling", || call(Command::new(tools::typos(project)?).current_dir(&project.root)));
+    stages.run("build: Helm's engine", || engine::build(project).map(drop));
+    stages.run("build: guests", || guests::build(project, None).map(drop));
+    stages.run("clippy", || {
+        let mut cargo = project.cargo_with(&engine::build(project)?);
+        call(cargo.args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
+    });
+    stages.run("deny", || tools::deny(project, false));
+}
+
+fn tests(project: &Project, stages: &mut Stages) {
+    stages.run("build: host", || build::host(project, &engine::build(project)?, false).map(drop));
+    stages.run("tests", || {
+        let mut command = nextest(project)?;
+        call(command.args(["--workspace", "--no-fail-fast", "-E"]).arg(format!("not {REAL}")))
+    });
+    stages.run("documentation tests", || {
+        let mut cargo = project.cargo_with(&engine::build(project)?);
+        call(cargo.args(["test", "--doc", "--workspace", "--quiet"]))
+    });
+    stages.run("guest tests", || {
+        guests::manifests(project)?.iter().try_for_each(|manifest| {
+            let mut cargo = project.cargo();
+            cargo.env("CARGO_TARGET_DIR", project.target.join("guests-on-host"));
+            call(cargo.args(["test", "--workspace", "--quiet", "--manifest-path"]).arg(manifest))
+        })
+    });
+    stages.run("engine tests", || engine::test(project));
+    stages.run("commands in the documentation", || docs::run(project));
+}
+
+fn real_tests(project: &Project, stages: &mut Stages, kubernetes: Build) {
+    let binary = stages.run("real: Kubernetes built", || kubernetes.finish());
+    let world = stages.run("real: cluster and registries up", || {
+        World::start(project, &binary.context("there is no Kubernetes to start")?)
+    });
+    if let Some(world) = &world {
+        stages.run("real: tests", || {
+            let mut command = nextest(project)?;
+            command.envs(world.env.iter().map(|(name, value)| (name, value)));
+            call(command.args(["--workspace", "--no-fail-fast", "--profile", "real", "-E", REAL]))
+        });
+    }
+    stages.run("real: cluster and registries down", || {
+        drop(world);
+        Ok(())
+    });
+}
