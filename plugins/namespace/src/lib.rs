@@ -25,7 +25,7 @@ pub struct Outputs {
 fn reference(settings: Option<&Settings>, of: &Subject<Settings>) -> Result<Reference> {
     let chosen = settings.and_then(|s| s.name.clone());
     let config: Value = config::settings()?;
-    let pattern = config["name"].as_str().unwrap_or("{application}-{environment}-{hash}");
+    let pattern = config.get("name").and_then(Value::as_str).unwrap_or("{application}-{environment}-{hash}");
     Ok(Reference::new("v1", "Namespace", chosen.map_or_else(|| of.fill(pattern), Ok)?))
 }
 fn outputs(live: &Value) -> Outputs {

@@ -1,4 +1,5 @@
 //! The namespace plugin against a world in memory.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use namespace::Namespace;
 use sutler_sdk::Action::{Create, Delete, NoOp, Update};

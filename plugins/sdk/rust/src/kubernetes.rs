@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::raw::{kubernetes_read as read, kubernetes_write as write};
 pub use crate::wit::sutler::kubernetes::read::Selector;
@@ -170,25 +170,13 @@ pub fn text(object: &Value, pointer: &str) -> String {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The labels or annotations (`of` names which) of a live object that are the caller's: the keys that were asked
-/// for ([`crate::Subject::keys`]), and those that sutler applied. What others put there is left out.
+/// The labels or annotations (`of` names which) of a live object that are the caller's: those with the keys that
+/// were asked for ([`crate::Subject::keys`]). What others and the host put there is left out.
 pub fn ours(object: &Value, of: &str, asked: &BTreeSet<String>) -> BTreeMap<String, String> {
     let live = object.pointer(&format!("/metadata/{of}")).and_then(Value::as_object);
-    let applied: Vec<&Map<String, Value>> = object
-        .pointer("/metadata/managedFields")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter(|f| f.get("manager").and_then(Value::as_str).is_some_and(|m| m.starts_with("sutler")))
-        .filter_map(|f| f.pointer(&format!("/fieldsV1/f:metadata/f:{of}"))?.as_object())
-        .collect();
     live.into_iter()
         .flatten()
-        // The host's own, on everything it writes.
-        .filter(|(key, _)| !key.starts_with("sutler.dev/"))
-        .filter(|(key, _)| {
-            asked.contains(*key) || applied.iter().any(|a| a.contains_key(&format!("f:{key}")))
-        })
+        .filter(|(key, _)| asked.contains(*key))
         .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
         .collect()
 }

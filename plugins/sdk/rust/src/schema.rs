@@ -85,6 +85,15 @@ pub(crate) fn remove(value: &mut Value, pointer: &str) {
     }
 }
 
+/// Settings without what their schema marks `writeOnly`: fit to be stored where others read.
+pub fn without_secrets<T: JsonSchema>(settings: &Value) -> Value {
+    let mut out = settings.clone();
+    for secret in marked(&of::<T>(), settings, WRITE_ONLY) {
+        remove(&mut out, &secret);
+    }
+    out
+}
+
 /// `actual` in the spelling of `told`: a field that `told` left out is left out where it has the value that
 /// `filled` (told with its defaults) gives it.
 pub(crate) fn spelled_like(actual: Value, told: &Value, filled: &Value) -> Value {

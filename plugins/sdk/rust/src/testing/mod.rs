@@ -2,6 +2,7 @@
 //!
 //! Kubernetes objects are stored and merged, releases are stored with their values, readiness answers what the test
 //! queued. Charts, logs, HTTP and containers are not there: they answer `unavailable`.
+#![allow(clippy::result_large_err, reason = "the contract's types are as large as they are")]
 
 pub(crate) mod host;
 

@@ -1,0 +1,214 @@
+//! Plan, apply, inspect and delete.
+
+use serde_json::{Value, json};
+use sutler_sdk::Action::{Create, Delete, Replace, Update};
+use sutler_sdk::helm::{Drift, Health};
+use sutler_sdk::testing::world;
+
+use crate::{NONE, session, settings, with};
+
+fn pem(key: &str) -> Value {
+    with(
+        settings(),
+        json!({"kafka": {"security": {"type": "pem", "certificate": "C", "key": key, "ca": "A"}}}),
+    )
+}
+fn sasl(password: &str) -> Value {
+    with(settings(), json!({"kafka": {"security": {"type": "sasl", "username": "u", "password": password}}}))
+}
+fn secret() -> Value {
+    world(|w| {
+        w.objects.iter().find(|(k, _)| k.starts_with("Secret")).map(|(_, v)| v.clone()).unwrap_or_default()
+    })
+}
+
+#[test]
+fn it_comes_waits_stays_and_goes() {
+    let mut s = session();
+    world(|w| w.health.extend([Health::Progressing("0 of 1 replicas".into())]));
+    let plan = s.plan(Create, settings(), NONE).unwrap();
+    assert_eq!((&plan["action"], &plan["steps"]), (&json!("Action::Create"), &json!(["release", "ready"])));
+    let made = s.apply(Create, settings(), NONE).unwrap();
+    assert_eq!(s.trail, ["ready", "0 of 1 replicas"]);
+    assert_eq!(
+        (&made["namespace"], &made["revision"], &made["chartVersion"]),
+        (&json!("ksml-acme"), &json!(1), &json!("1.2.3"))
+    );
+    assert_eq!(s.apply(Create, settings(), NONE).unwrap(), made, "repeated");
+    let again = s.plan(Update, settings(), settings()).unwrap();
+    assert_eq!((&again["action"], &again["steps"]), (&json!("Action::NoOp"), &json!([])));
+    let seen = s.inspect(settings(), made.clone()).unwrap();
+    assert_eq!(
+        (&seen["presence"], &seen["settings"], &seen["outputs"]),
+        (&json!("Presence::Present"), &settings(), &made)
+    );
+    assert_eq!(seen["differences"], json!([]));
+
+    let larger = with(settings(), json!({"size": "M"}));
+    let plan = s.plan(Update, larger.clone(), settings()).unwrap();
+    assert_eq!((&plan["before"], &plan["after"]), (&settings(), &larger));
+    assert_eq!(s.apply(Update, larger, settings()).unwrap()["revision"], 2);
+
+    s.apply(Delete, NONE, settings()).unwrap();
+    assert_eq!(s.apply(Delete, NONE, NONE).unwrap(), json!({}), "gone already");
+    assert_eq!(s.inspect(settings(), NONE).unwrap()["presence"], "Presence::Absent");
+}
+
+#[test]
+fn a_secret_goes_into_a_secret_and_nowhere_else() {
+    let mut s = session();
+    s.apply(Create, pem("TOP-SECRET"), NONE).unwrap();
+    let everything =
+        world(|w| format!("{:?} {:?}", w.releases.values().map(|r| &r.values).collect::<Vec<_>>(), w.log));
+    assert!(!everything.contains("TOP-SECRET"));
+    assert_eq!(secret()["data"]["keystore.pem"], "VE9QLVNFQ1JFVApDCg==");
+    for answer in [
+        s.plan(Update, pem("TOP-SECRET"), pem("TOP-SECRET")).unwrap(),
+        s.inspect(pem("TOP-SECRET"), NONE).unwrap(),
+    ] {
+        assert!(!answer.to_string().contains("TOP-SECRET"), "{answer}");
+    }
+    assert_eq!(s.plan(Update, pem("TOP-SECRET"), NONE).unwrap()["action"], "Action::NoOp");
+    assert_eq!(s.plan(Update, pem("OTHER"), NONE).unwrap()["action"], "Action::Update");
+    let drift = s.inspect(pem("OTHER"), NONE).unwrap();
+    assert_eq!(drift["differences"][0]["at"], "/kafka/security/key");
+    assert_eq!(drift["settings"]["kafka"]["security"], json!({"type": "pem", "certificate": "C", "ca": "A"}));
+}
+
+#[test]
+fn a_new_secret_starts_the_pods_anew_and_an_equal_one_does_not() {
+    let mut s = session();
+    assert_eq!(s.apply(Create, pem("a"), NONE).unwrap()["revision"], 1);
+    assert_eq!(s.apply(Update, pem("a"), NONE).unwrap()["revision"], 1);
+    assert_eq!(s.apply(Update, pem("b"), NONE).unwrap()["revision"], 2);
+    s.apply(Update, settings(), NONE).unwrap();
+    assert_eq!(secret(), NONE, "a secret that is not needed any more");
+}
+
+#[test]
+fn passwords_are_quoted_for_jaas_and_for_properties() {
+    let mut s = session();
+    s.apply(Create, sasl("a\"b\\c"), NONE).unwrap();
+    let line =
+        ksml::secrets::files(&serde_json::from_value(sasl("a\"b\\c")["kafka"]["security"].clone()).unwrap());
+    assert_eq!(
+        line["kafka.properties"],
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \
+         username=\"u\" password=\"a\\\\\"b\\\\\\\\c\";\n"
+    );
+}
+
+#[test]
+fn the_secret_comes_before_the_release_and_goes_after_it() {
+    let mut s = session();
+    s.apply(Create, pem("k"), NONE).unwrap();
+    s.apply(Delete, NONE, pem("k")).unwrap();
+    let verbs: Vec<String> =
+        world(|w| w.writes.iter().map(|w| w.split('/').next().unwrap().to_owned()).collect());
+    assert_eq!(
+        verbs,
+        ["apply Secret ksml-acme", "upgrade ksml-acme", "uninstall ksml-acme", "delete Secret ksml-acme"]
+    );
+}
+
+#[test]
+fn a_job_that_changes_is_deleted_and_runs_again() {
+    let mut s = session();
+    let job = with(settings(), json!({"restartPolicy": "never"}));
+    s.apply(Create, job.clone(), NONE).unwrap();
+    s.apply(Update, job.clone(), NONE).unwrap();
+    let other = with(job.clone(), json!({"size": "M"}));
+    assert!(s.plan(Update, other.clone(), job.clone()).unwrap()["warnings"].to_string().contains("Job"));
+    assert_eq!(s.apply(Update, other, job).unwrap()["revision"], 1);
+    let uninstalls = world(|w| w.writes.iter().filter(|w| w.starts_with("uninstall")).count());
+    assert_eq!(uninstalls, 1, "only where something changed");
+}
+
+#[test]
+fn another_store_size_is_a_replacement() {
+    let mut s = session();
+    let small = with(settings(), json!({"storeSize": "1Gi"}));
+    let large = with(settings(), json!({"storeSize": "2Gi"}));
+    s.apply(Create, small.clone(), NONE).unwrap();
+    let plan = s.plan(Update, large.clone(), small.clone()).unwrap();
+    assert_eq!(
+        (&plan["action"], &plan["replaceBecause"]),
+        (&json!("Action::Replace"), &json!(["/storeSize"]))
+    );
+    assert_eq!(s.apply(Replace, large.clone(), small.clone()).unwrap()["revision"], 1);
+    assert_eq!(s.apply(Replace, large, small).unwrap()["revision"], 1, "repeated");
+    assert_eq!(world(|w| w.writes.iter().filter(|w| w.starts_with("uninstall")).count()), 1);
+}
+
+#[test]
+fn drift_of_the_releases_objects_is_told() {
+    let mut s = session();
+    s.apply(Create, settings(), NONE).unwrap();
+    world(|w| {
+        w.drift.push(Drift {
+            object: json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "namespace": "ksml-acme"}),
+            field: Some("/spec/replicas".into()),
+            expected: Some(json!(1)),
+            actual: Some(json!(0)),
+            class: "drift".into(),
+        });
+    });
+    assert_eq!(
+        s.inspect(settings(), NONE).unwrap()["differences"],
+        json!([{"at": "/release/StatefulSet/x/spec/replicas", "class": "DifferenceClass::Drift", "expected": 1, "actual": 0}])
+    );
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_any_write() {
+    let large = "x".repeat(1_000_001);
+    for (over, code) in [
+        (json!({"definitions": {"main": large}}), "too-large"),
+        (json!({"restartPolicy": "never", "replicas": 2}), "unsupported-settings"),
+    ] {
+        let mut s = session();
+        assert_eq!(s.plan(Create, with(settings(), over.clone()), NONE).unwrap_err().code, code);
+        assert_eq!(s.apply(Create, with(settings(), over), NONE).unwrap_err().code, code);
+        assert_eq!(world(|w| w.writes.clone()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_call_without_a_tenant_says_what_it_needs() {
+    let mut s = session();
+    s.application.tenant = None;
+    assert_eq!(s.apply(Create, settings(), NONE).unwrap_err().code, "tenant-required");
+}
+
+#[test]
+fn a_release_that_fails_is_a_failure_and_cancel_takes_it_away() {
+    let mut s = session();
+    world(|w| w.health.extend([Health::Failed("CrashLoopBackOff".into())]));
+    let failed = s.apply(Create, pem("k"), NONE).unwrap_err();
+    assert_eq!(failed.code, "not-ready");
+    assert!(failed.reason.contains("CrashLoopBackOff"), "{}", failed.reason);
+    s.cancel(&[("main", Create, pem("k"), NONE)]).unwrap();
+    assert!(world(|w| w.releases.is_empty() && w.objects.is_empty()));
+}
+
+#[test]
+fn logs_are_of_this_release_only() {
+    let s = session();
+    let sources = s.locate(settings()).unwrap();
+    assert_eq!(
+        (sources.len(), sources[0].namespace.as_str(), sources[0].container.as_deref()),
+        (1, "ksml-acme", Some("ksml"))
+    );
+    assert!(sources[0].label_selector.starts_with("app.kubernetes.io/instance=orders-prod-"));
+}
+
+#[test]
+fn secrets_are_marked_and_unknown_settings_refused() {
+    let (settings, outputs, steps) = session().described();
+    let text = settings.to_string();
+    assert_eq!(text.matches("\"writeOnly\":true").count(), 2);
+    assert_eq!(settings["additionalProperties"], false);
+    assert!(text.len() < 64 << 10);
+    assert_eq!(outputs["required"].as_array().unwrap().len(), 7);
+    assert_eq!(steps, ["release", "ready"]);
+}
