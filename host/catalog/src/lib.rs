@@ -1,1 +1,17 @@
-//! The plugins of a folder, indexed by pair.
+//! The plugins of a folder: found, compiled, described, checked, indexed by pair. It never runs a plan or an apply,
+//! and a file that is broken never replaces one that works.
+
+mod catalog;
+mod config;
+mod entry;
+mod faults;
+mod folder;
+mod index;
+mod schema;
+
+pub use catalog::Catalog;
+pub use config::{CapabilityGrants, CatalogConfig, PluginConfig, ScopeConfig, SecretSource};
+pub use entry::{Entry, PairEntry};
+pub use faults::FaultLog;
+pub use index::{FileState, Snapshot};
+pub use schema::{Schema, SchemaError, Violation};

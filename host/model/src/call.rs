@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::{Application, Digest, Identifier, Pair, PluginName};
+use crate::{Application, Digest, Identifier, Kind, Pair, PluginName};
 
 /// What the plugin is being asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,6 +44,13 @@ pub struct Owner {
 impl Owner {
     /// The label whose value is [`Owner::hash`].
     pub const LABEL: &'static str = "sutler.dev/owner";
+
+    /// The owner of a call that is made for nobody: describe.
+    pub fn nobody() -> Self {
+        let none = || Identifier::constant("none");
+        let application = Application { id: none(), environment: none(), tenant: None, instance: None };
+        Self { application, pair: Pair::new(Kind::Tool, none()) }
+    }
 
     /// 16 hex digits that no two owners share in practice: of the length-prefixed parts, so that
     /// `a-b` + `c` and `a` + `b-c` differ.

@@ -74,6 +74,14 @@ name!(
     /// What the operator calls a plugin: the stem of its file.
     PluginName, "plugin name");
 
+impl Identifier {
+    /// For the few names that stand in the code; `text` is an identifier.
+    pub(crate) fn constant(text: &'static str) -> Self {
+        debug_assert!(is_identifier(text));
+        Self(text.into())
+    }
+}
+
 /// The caller's name for one call; equal for a repeat. 1 to 128 visible ASCII characters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RequestId(Arc<str>);

@@ -1,0 +1,143 @@
+//! One plugin as the catalog serves it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use sutler_model::{Application, Descriptor, Effective, Layer, Pair, PairDescriptor, PluginName, Step};
+use sutler_runtime::{GrantSet, Plugin};
+
+use crate::config::{CapabilityGrants, ScopeConfig};
+use crate::schema::{Schema, SchemaError};
+
+/// A loaded plugin with what it says of itself and what it may do.
+#[derive(Debug)]
+pub struct Entry {
+    pub plugin: Plugin,
+    pub descriptor: Descriptor,
+    pub pairs: HashMap<Pair, PairEntry>,
+    grants: GrantTable,
+}
+
+/// One pair with its compiled schemas.
+#[derive(Debug)]
+pub struct PairEntry {
+    pub summary: String,
+    pub settings: Schema,
+    pub outputs: Schema,
+    pub steps: Vec<Step>,
+}
+
+impl Entry {
+    /// # Errors
+    /// Words on what in the descriptor is not allowed.
+    pub(crate) fn new(plugin: Plugin, descriptor: Descriptor, grants: GrantTable) -> Result<Self, String> {
+        let mut pairs = HashMap::new();
+        if descriptor.pairs.is_empty() {
+            return Err("it describes no pair; a plugin handles at least one".into());
+        }
+        if descriptor.version.is_empty() || descriptor.version.len() > 64 {
+            return Err("its version has to have 1 to 64 characters".into());
+        }
+        for d in &descriptor.pairs {
+            if pairs.insert(d.pair.clone(), pair_entry(d)?).is_some() {
+                return Err(format!("it describes {} twice", d.pair));
+            }
+        }
+        Ok(Self { plugin, descriptor, pairs, grants })
+    }
+
+    /// What holds for a call of this plugin for this application.
+    pub fn grants(&self, application: &Application) -> &Arc<GrantSet> {
+        self.grants.of(application)
+    }
+}
+
+fn pair_entry(d: &PairDescriptor) -> Result<PairEntry, String> {
+    let schema = |what: &str, text: &serde_json::Value| {
+        Schema::compile(text.clone())
+            .map_err(|e: SchemaError| format!("the {what} schema of {} cannot be used: {e}", d.pair))
+    };
+    let mut names = HashSet::new();
+    for s in &d.steps {
+        if s.name.is_empty() || !names.insert(&s.name) {
+            return Err(format!("{} has a step without a name of its own: {:?}", d.pair, s.name));
+        }
+        if s.timeout_seconds == 0 || s.timeout_seconds > 86_400 {
+            return Err(format!("step {} of {} has a time-out of {} s; use 1 to 86400", s.name, d.pair, s.timeout_seconds));
+        }
+    }
+    Ok(PairEntry {
+        summary: d.summary.clone(),
+        settings: schema("settings", &d.settings_schema)?,
+        outputs: schema("outputs", &d.outputs_schema)?,
+        steps: d.steps.clone(),
+    })
+}
+
+/// The grants of one plugin for every (instance, tenant), made when it is loaded so that a call only looks up.
+#[derive(Debug)]
+pub(crate) struct GrantTable {
+    plain: Arc<GrantSet>,
+    scoped: HashMap<(Option<String>, Option<String>), Arc<GrantSet>>,
+}
+
+type Scopes = BTreeMap<String, ScopeConfig>;
+
+impl GrantTable {
+    pub(crate) fn new(plugin: &PluginName, own: &CapabilityGrants, instances: &Scopes, tenants: &Scopes) -> Self {
+        let none = std::iter::once(None);
+        let mut scoped = HashMap::new();
+        for i in instances.iter().map(Some).chain(none) {
+            for t in tenants.iter().map(Some).chain(std::iter::once(None)) {
+                let key = (i.map(|(n, _)| n.clone()), t.map(|(n, _)| n.clone()));
+                scoped.insert(key, Arc::new(grant_set(plugin, own, i, t)));
+            }
+        }
+        Self { plain: Arc::new(grant_set(plugin, own, None, None)), scoped }
+    }
+
+    /// The plugin's own grants alone.
+    pub(crate) const fn plain(&self) -> &Arc<GrantSet> {
+        &self.plain
+    }
+
+    fn of(&self, a: &Application) -> &Arc<GrantSet> {
+        if self.scoped.len() <= 1 {
+            return &self.plain;
+        }
+        let name = |i: &Option<sutler_model::Identifier>| i.as_ref().map(ToString::to_string);
+        let (instance, tenant) = (name(&a.instance), name(&a.tenant));
+        // A name that is not configured adds no layer.
+        [(instance.clone(), tenant.clone()), (instance, None), (None, tenant)]
+            .iter()
+            .find_map(|k| self.scoped.get(k))
+            .unwrap_or(&self.plain)
+    }
+}
+
+type Scope<'a> = Option<(&'a String, &'a ScopeConfig)>;
+
+fn grant_set(plugin: &PluginName, own: &CapabilityGrants, instance: Scope<'_>, tenant: Scope<'_>) -> GrantSet {
+    fn layers<G: Clone + Default>(
+        plugin: &PluginName,
+        own: &CapabilityGrants,
+        scopes: [(Scope<'_>, fn(String) -> Layer); 2],
+        of: fn(&CapabilityGrants) -> &Option<G>,
+    ) -> Effective<G> {
+        let mut out = vec![(Layer::Plugin(plugin.to_string()), Arc::new(of(own).clone().unwrap_or_default()))];
+        for (scope, layer) in scopes {
+            if let Some((name, config)) = scope
+                && let Some(g) = of(&config.grants)
+            {
+                out.push((layer(name.clone()), Arc::new(g.clone())));
+            }
+        }
+        Effective::new(out)
+    }
+    let scopes: [(Scope<'_>, fn(String) -> Layer); 2] = [(instance, Layer::Instance), (tenant, Layer::Tenant)];
+    GrantSet {
+        kubernetes: layers(plugin, own, scopes, |g| &g.kubernetes),
+        helm: layers(plugin, own, scopes, |g| &g.helm),
+        logs: layers(plugin, own, scopes, |g| &g.logs),
+    }
+}

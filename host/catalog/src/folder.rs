@@ -1,0 +1,75 @@
+//! The folder of plugins: which files are there and what stands beside them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sutler_model::{Digest, PluginName};
+
+use crate::config::PluginConfig;
+
+/// A plugin's file, larger than which none is read.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// One `NAME.wasm` as it lies there now.
+pub(crate) struct Found {
+    pub(crate) name: PluginName,
+    pub(crate) wasm: Vec<u8>,
+    pub(crate) config: PluginConfig,
+    /// Of the component and its configuration together: equal means nothing changed.
+    pub(crate) fingerprint: Digest,
+}
+
+/// Everything in the folder: what can be read, and what cannot with its reason.
+pub(crate) type Listing = BTreeMap<String, Result<Found, String>>;
+
+/// Reads the folder. `configured` are the `[plugins.NAME]` tables.
+///
+/// # Errors
+/// Words where the folder itself cannot be read.
+pub(crate) fn read(dir: &Path, configured: &BTreeMap<String, PluginConfig>) -> Result<Listing, String> {
+    let entries = std::fs::read_dir(dir).map_err(|e| {
+        format!("the plugin folder {} cannot be read: {e}; set [catalog] dir to a folder of *.wasm", dir.display())
+    })?;
+    let mut out = Listing::new();
+    for entry in entries {
+        let path = entry.map_err(|e| format!("the plugin folder {} cannot be read: {e}", dir.display()))?.path();
+        if path.extension().is_none_or(|e| e != "wasm") {
+            continue;
+        }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let found = one(&path, &stem, configured);
+        out.insert(stem, found);
+    }
+    Ok(out)
+}
+
+fn one(path: &Path, stem: &str, configured: &BTreeMap<String, PluginConfig>) -> Result<Found, String> {
+    let name = PluginName::parse(stem).map_err(|e| format!("its file cannot be a plugin's: {e}; rename {stem}.wasm"))?;
+    let size = std::fs::metadata(path).map_err(|e| unreadable(path, &e))?.len();
+    if size > MAX_BYTES {
+        return Err(format!("it has {size} bytes; at most {MAX_BYTES} are read"));
+    }
+    let wasm = std::fs::read(path).map_err(|e| unreadable(path, &e))?;
+    let beside = path.with_extension("toml");
+    let text = match std::fs::read_to_string(&beside) {
+        Ok(t) => Some(t),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        Err(e) => return Err(unreadable(&beside, &e)),
+    };
+    let config = match (text.as_deref(), configured.get(stem)) {
+        (Some(_), Some(_)) => {
+            return Err(format!(
+                "it is configured twice, by {} and by [plugins.{stem}]; keep one of them",
+                beside.display()
+            ));
+        }
+        (Some(t), None) => toml::from_str(t).map_err(|e| format!("{}: {e}", beside.display()))?,
+        (None, c) => c.cloned().unwrap_or_default(),
+    };
+    let both = [Digest::of(&wasm).as_bytes().as_slice(), text.unwrap_or_default().as_bytes()].concat();
+    Ok(Found { name, wasm, config, fingerprint: Digest::of(&both) })
+}
+
+fn unreadable(path: &Path, e: &std::io::Error) -> String {
+    format!("{} cannot be read: {e}", PathBuf::from(path).display())
+}

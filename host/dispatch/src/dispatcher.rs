@@ -1,0 +1,338 @@
+//! The provisioner that serves: catalog, plugins and capabilities behind one trait.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sutler_catalog::{Catalog, Entry, PairEntry, Snapshot};
+use sutler_logs::{LogLine, Logs, StreamOptions};
+use sutler_model::{Action, Applied, Call, Failure, Fault, FaultKind, Inquiry, Known, Mode, Owner, Pair, Proposal, Request};
+use tokio_util::task::TaskTracker;
+
+use crate::provisioner::{
+    CallError, Failed, HandleView, ObservedView, Outcome, PlanView, PluginView, Provisioner,
+};
+use crate::{answers, apply, drift, plan, settings};
+
+/// `[dispatch]`
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct DispatchConfig {
+    /// How long an apply with several steps or waits may go on within its call, in seconds; beyond, it fails with
+    /// `needs-operations`.
+    pub apply_within_seconds: u32,
+}
+
+impl Default for DispatchConfig {
+    fn default() -> Self {
+        Self { apply_within_seconds: 300 }
+    }
+}
+
+impl DispatchConfig {
+    pub(crate) fn apply_within(&self) -> Duration {
+        Duration::from_secs(u64::from(self.apply_within_seconds))
+    }
+}
+
+/// Says what a part of the host is not ready for, in words.
+pub type Readiness = Box<dyn Fn(&Snapshot) -> Option<String> + Send + Sync>;
+
+pub(crate) struct Inner {
+    pub(crate) catalog: Catalog,
+    pub(crate) config: DispatchConfig,
+    logs: Option<Arc<Logs>>,
+    hash_key: [u8; 32],
+    lost: ArcSwap<HashSet<Pair>>,
+    readiness: Vec<Readiness>,
+    /// Applies go on when their caller is gone; a shutdown waits for them.
+    running: TaskTracker,
+}
+
+/// Cloning is cheap; all clones are the same host.
+#[derive(Clone)]
+pub struct Dispatcher(Arc<Inner>);
+
+impl std::fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dispatcher").finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn find(&self, pair: &Pair) -> Option<Arc<Entry>> {
+        if self.lost.load().contains(pair) {
+            return None;
+        }
+        self.catalog.snapshot().get(pair).cloned()
+    }
+
+    pub(crate) fn contract_fault(&self, entry: &Entry, mode: Mode, message: String) -> Fault {
+        entry.plugin.fault(mode, FaultKind::Contract, message)
+    }
+
+    async fn proposal(&self, entry: &Entry, pair: &PairEntry, request: &Request) -> Result<Result<Proposal, Failed>, CallError> {
+        if let Err(f) = settings::check(request, pair) {
+            return Ok(Err(answers::failed(f)));
+        }
+        match entry.plugin.plan(request, entry.grants(&request.application)).await {
+            Ok(Ok(p)) => Ok(match plan::check(request, pair, &p) {
+                Ok(()) => Ok(p),
+                Err(text) => Err(answers::fault(&self.contract_fault(entry, Mode::Plan, text), self.catalog.faults())),
+            }),
+            Ok(Err(f)) => Ok(Err(answers::failed(f))),
+            Err(e) => Ok(Err(answers::run_error(e, self.catalog.faults())?)),
+        }
+    }
+
+    async fn plan(&self, request: &Request) -> Outcome<PlanView> {
+        let Some(entry) = self.find(&request.pair) else { return Ok(Err(answers::not_handled(&request.pair))) };
+        let Some(pair) = entry.pairs.get(&request.pair) else { return Ok(Err(answers::not_handled(&request.pair))) };
+        Ok(self.proposal(&entry, pair, request).await?.map(|p| plan::view(request, pair, &p, &self.hash_key)))
+    }
+
+    async fn apply(&self, request: &Request, plan_hash: Option<&str>) -> Outcome<Vec<Applied>> {
+        let Some(entry) = self.find(&request.pair) else { return Ok(Err(answers::not_handled(&request.pair))) };
+        let Some(pair) = entry.pairs.get(&request.pair) else { return Ok(Err(answers::not_handled(&request.pair))) };
+        let proposal = match self.proposal(&entry, pair, request).await? {
+            Ok(p) => p,
+            Err(f) => return Ok(Err(f)),
+        };
+        if let Err(f) = self.allowed(request, pair, &proposal, plan_hash) {
+            return Ok(Err(answers::failed(f)));
+        }
+        apply::run(self, &entry, pair, request, &proposal.changes).await
+    }
+
+    /// The plan that the caller saw still holds, and nothing is replaced that nobody agreed to.
+    fn allowed(&self, request: &Request, pair: &PairEntry, proposal: &Proposal, plan_hash: Option<&str>) -> Result<(), Failure> {
+        if let Some(hash) = plan_hash {
+            let now = plan::view(request, pair, proposal, &self.hash_key).plan_hash;
+            return if now == hash {
+                Ok(())
+            } else {
+                Err(Failure::new("plan-stale", "What would happen now differs from the plan with this planHash; nothing was changed. Plan again."))
+            };
+        }
+        for c in plan::replaced(pair, proposal) {
+            let agreed = request.changes.iter().any(|r| r.resource == c.resource && r.action == Action::Replace);
+            if !agreed {
+                let reason = format!(
+                    "{} would have to be replaced; nothing was changed. Send action \"replace\", or the planHash of a plan that shows it.",
+                    c.resource
+                );
+                let failure = Failure::new("replace-required", reason).on(c.resource.as_str());
+                return Err(match c.replace_because.first() {
+                    Some(p) => failure.at(p.clone()),
+                    None => failure,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn inspect(&self, inquiry: &Inquiry) -> Outcome<Vec<ObservedView>> {
+        let Some(entry) = self.find(&inquiry.pair) else { return Ok(Err(answers::not_handled(&inquiry.pair))) };
+        let Some(pair) = entry.pairs.get(&inquiry.pair) else { return Ok(Err(answers::not_handled(&inquiry.pair))) };
+        let observed = match entry.plugin.inspect(inquiry, entry.grants(&inquiry.application)).await {
+            Ok(Ok(o)) => o,
+            Ok(Err(f)) => return Ok(Err(answers::failed(f))),
+            Err(e) => return Ok(Err(answers::run_error(e, self.catalog.faults())?)),
+        };
+        if let Err(text) = drift::check(inquiry, &observed) {
+            return Ok(Err(answers::fault(&self.contract_fault(&entry, Mode::Inspect, text), self.catalog.faults())));
+        }
+        let of = |k: &Known| observed.iter().find(|o| o.resource == k.resource).map(|o| drift::view(k, o.clone(), pair));
+        Ok(Ok(inquiry.resources.iter().filter_map(of).collect()))
+    }
+
+    async fn logs(&self, inquiry: Inquiry, options: StreamOptions) -> Outcome<BoxStream<'static, LogLine>> {
+        let Some(entry) = self.find(&inquiry.pair) else { return Ok(Err(answers::not_handled(&inquiry.pair))) };
+        let grants = entry.grants(&inquiry.application);
+        let sources = match entry.plugin.locate(&inquiry, grants).await {
+            Ok(Some(Ok(s))) => s,
+            Ok(Some(Err(f))) => return Ok(Err(answers::failed(f))),
+            Ok(None) => return Err(CallError::NotFound(format!("{} has no logs", inquiry.pair))),
+            Err(e) => return Ok(Err(answers::run_error(e, self.catalog.faults())?)),
+        };
+        let Some(logs) = &self.logs else {
+            return Err(CallError::Unavailable("this host has no cluster configured to read logs from".into()));
+        };
+        let call = Call {
+            plugin: entry.plugin.name.clone(),
+            owner: Owner { application: inquiry.application, pair: inquiry.pair },
+            mode: Mode::Locate,
+            request_id: inquiry.id.as_str().into(),
+            deadline: Instant::now() + Duration::from_secs(30),
+        };
+        match logs.stream(&call, &grants.logs, sources, options).await {
+            Ok(s) => Ok(Ok(s)),
+            Err(e) => Err(log_error(e)),
+        }
+    }
+}
+
+fn log_error(e: sutler_logs::Error) -> CallError {
+    match e {
+        sutler_logs::Error::NotGranted(n) => CallError::Forbidden(n.to_string()),
+        sutler_logs::Error::NotFound => CallError::NotFound("there is no such pod or container".into()),
+        e => CallError::Unavailable(e.to_string()),
+    }
+}
+
+impl Dispatcher {
+    /// `hash_key` keys the plan hashes; every host of one control plane has the same.
+    pub fn new(
+        catalog: Catalog,
+        config: DispatchConfig,
+        logs: Option<Arc<Logs>>,
+        hash_key: [u8; 32],
+        readiness: Vec<Readiness>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            catalog,
+            config,
+            logs,
+            hash_key,
+            lost: ArcSwap::default(),
+            readiness,
+            running: TaskTracker::new(),
+        }))
+    }
+
+    pub fn catalog(&self) -> &Catalog {
+        &self.0.catalog
+    }
+
+    /// Waits until every apply has ended, at most this long; answers how many have not.
+    pub async fn drain(&self, grace: Duration) -> usize {
+        self.0.running.close();
+        let _ended = tokio::time::timeout(grace, self.0.running.wait()).await;
+        self.0.running.len()
+    }
+}
+
+/// Times one call and counts how it ended.
+async fn counted<T>(export: &'static str, pair: String, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let started = Instant::now();
+    let out = work.await;
+    let outcome = match &out {
+        Ok(Ok(_)) => "succeeded",
+        Ok(Err(f)) if f.fault_id.is_some() => "fault",
+        Ok(Err(_)) => "failed",
+        Err(_) => "refused",
+    };
+    let labels = [("export", export.to_owned()), ("pair", pair), ("outcome", outcome.to_owned())];
+    metrics::counter!("sutler_calls_total", &labels).increment(1);
+    metrics::histogram!("sutler_call_seconds", "export" => export).record(started.elapsed().as_secs_f64());
+    out
+}
+
+/// A pair as a label: only served pairs, so that callers cannot make labels without end.
+fn label(inner: &Inner, pair: &Pair) -> String {
+    if inner.catalog.snapshot().get(pair).is_some() { pair.to_string() } else { "unknown".into() }
+}
+
+impl Provisioner for Dispatcher {
+    fn plan(&self, request: Request) -> BoxFuture<'_, Outcome<PlanView>> {
+        Box::pin(async move { counted("plan", label(&self.0, &request.pair), self.0.plan(&request)).await })
+    }
+
+    fn apply(&self, request: Request, plan_hash: Option<String>) -> BoxFuture<'_, Outcome<Vec<Applied>>> {
+        let inner = self.0.clone();
+        let task = self.0.running.spawn(async move {
+            counted("apply", label(&inner, &request.pair), inner.apply(&request, plan_hash.as_deref())).await
+        });
+        Box::pin(async move { task.await.unwrap_or(Err(CallError::Stopping)) })
+    }
+
+    fn inspect(&self, inquiry: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>> {
+        Box::pin(async move { counted("inspect", label(&self.0, &inquiry.pair), self.0.inspect(&inquiry)).await })
+    }
+
+    fn logs(&self, inquiry: Inquiry, options: StreamOptions) -> BoxFuture<'_, Outcome<BoxStream<'static, LogLine>>> {
+        Box::pin(async move { counted("locate", label(&self.0, &inquiry.pair), self.0.logs(inquiry, options)).await })
+    }
+
+    fn handles(&self) -> Vec<HandleView> {
+        let lost = self.0.lost.load();
+        let snapshot = self.0.catalog.snapshot();
+        let served = snapshot.pairs().into_iter().filter(|(p, _)| !lost.contains(p));
+        served
+            .filter_map(|(pair, e)| {
+                let d = e.pairs.get(pair)?;
+                let newest = snapshot.files.get(e.plugin.name.as_str()).is_none_or(|f| f.reason.is_none());
+                Some(HandleView {
+                    pair: pair.clone(),
+                    summary: d.summary.clone(),
+                    settings_schema: d.settings.text().clone(),
+                    outputs_schema: d.outputs.text().clone(),
+                    steps: d.steps.clone(),
+                    logs: e.plugin.has_logs(),
+                    plugin: e.plugin.name.to_string(),
+                    version: e.descriptor.version.clone(),
+                    digest: e.plugin.digest.to_string(),
+                    health: if newest { "healthy" } else { "outdated" },
+                })
+            })
+            .collect()
+    }
+
+    fn plugins(&self) -> Vec<PluginView> {
+        let snapshot = self.0.catalog.snapshot();
+        views(&snapshot, &self.0)
+    }
+
+    fn faults(&self, plugin: &str) -> Option<Vec<Fault>> {
+        let known = self.0.catalog.snapshot().files.contains_key(plugin);
+        known.then(|| self.0.catalog.faults().of(plugin))
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>> {
+        Box::pin(async move {
+            let snapshot = self.0.catalog.reload().await.map_err(CallError::Unavailable)?;
+            Ok(views(&snapshot, &self.0))
+        })
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        let snapshot = self.0.catalog.snapshot();
+        self.0.readiness.iter().filter_map(|r| r(&snapshot)).collect()
+    }
+
+    fn lose_pair(&self, pair: &Pair) {
+        tracing::warn!(event = "pair-lost", %pair, "the control plane gave this pair to another provisioner; it is answered pair-not-handled");
+        self.0.lost.rcu(|lost| {
+            let mut next = HashSet::clone(lost);
+            next.insert(pair.clone());
+            next
+        });
+    }
+}
+
+fn views(snapshot: &Snapshot, inner: &Inner) -> Vec<PluginView> {
+    let view = |(name, file): (&String, &sutler_catalog::FileState)| {
+        let e = file.entry.as_ref();
+        let mut pairs: Vec<Pair> = e.map(|e| e.pairs.keys().cloned().collect()).unwrap_or_default();
+        pairs.sort();
+        PluginView {
+            name: name.clone(),
+            state: match (e, &file.reason) {
+                (Some(_), None) => "loaded",
+                (Some(_), Some(_)) => "outdated",
+                (None, _) => "refused",
+            },
+            reason: file.reason.clone(),
+            version: e.map(|e| e.descriptor.version.clone()),
+            digest: e.map(|e| e.plugin.digest.to_string()),
+            pairs,
+            faults: inner.catalog.faults().count(name),
+        }
+    };
+    snapshot.files.iter().map(view).collect()
+}

@@ -1,0 +1,121 @@
+//! A proposal, checked and made into what the caller sees.
+
+use std::collections::HashSet;
+
+use hmac::{Hmac, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use sutler_catalog::PairEntry;
+use sutler_model::{Action, Planned, Proposal, Request, canonical, field_changes};
+
+use crate::provisioner::{PlanView, PlannedField, PlannedView};
+
+/// What a plan may not say. Words for the fault.
+pub(crate) fn check(request: &Request, pair: &PairEntry, proposal: &Proposal) -> Result<(), String> {
+    let asked: HashSet<&str> = request.changes.iter().map(|c| c.resource.as_str()).collect();
+    let mut seen = HashSet::new();
+    for c in &proposal.changes {
+        let name = c.resource.as_str();
+        if !asked.contains(name) {
+            return Err(format!("it planned resource {name}, which the request does not name"));
+        }
+        if !seen.insert(name) {
+            return Err(format!("it planned resource {name} twice"));
+        }
+    }
+    if let Some(missing) = asked.iter().find(|n| !seen.contains(*n)) {
+        return Err(format!("it did not plan resource {missing}"));
+    }
+    match proposal.steps.iter().find(|s| pair.steps.iter().all(|d| d.name != **s)) {
+        Some(s) => Err(format!("it planned step {s:?}, which it does not declare")),
+        None => Ok(()),
+    }
+}
+
+/// The caller's view, sensitive fields hidden.
+pub(crate) fn view(request: &Request, pair: &PairEntry, proposal: &Proposal, key: &[u8; 32]) -> PlanView {
+    PlanView {
+        plan_hash: hash(request, proposal, key),
+        changes: proposal.changes.iter().map(|c| planned(c, pair)).collect(),
+        steps: pair.steps.iter().filter(|s| proposal.steps.contains(&s.name)).cloned().collect(),
+    }
+}
+
+fn planned(c: &Planned, pair: &PairEntry) -> PlannedView {
+    let mut fields: Vec<PlannedField> = field_changes(c.before.as_ref(), c.after.as_ref())
+        .into_iter()
+        .map(|mut change| {
+            let sensitive = pair.settings.sensitive(&change.path);
+            if sensitive {
+                (change.before, change.after) = (None, None);
+            }
+            PlannedField {
+                after_unknown: c.unknown.contains(&change.path),
+                requires_replace: forces_replace(c, pair, &change.path),
+                sensitive,
+                change,
+            }
+        })
+        .collect();
+    // What is known only once applied is told even where before and after look the same.
+    for path in &c.unknown {
+        if fields.iter().any(|f| f.change.path == *path) {
+            continue;
+        }
+        fields.push(PlannedField {
+            change: sutler_model::FieldChange { path: path.clone(), before: None, after: None },
+            after_unknown: true,
+            sensitive: pair.settings.sensitive(path),
+            requires_replace: false,
+        });
+    }
+    fields.sort_by(|a, b| a.change.path.cmp(&b.change.path));
+    PlannedView { resource: c.resource.clone(), action: c.action, fields, warnings: c.warnings.clone() }
+}
+
+fn forces_replace(c: &Planned, pair: &PairEntry, path: &str) -> bool {
+    c.before.is_some()
+        && (pair.settings.requires_replace(path)
+            || c.replace_because.iter().any(|r| path == r || path.starts_with(&format!("{r}/"))))
+}
+
+/// The resources that the plan would replace.
+pub(crate) fn replaced<'a>(pair: &PairEntry, proposal: &'a Proposal) -> Vec<&'a Planned> {
+    let marked = |c: &Planned| {
+        c.before.is_some()
+            && c.after.is_some()
+            && field_changes(c.before.as_ref(), c.after.as_ref()).iter().any(|f| pair.settings.requires_replace(&f.path))
+    };
+    proposal
+        .changes
+        .iter()
+        .filter(|c| c.action == Action::Replace || !c.replace_because.is_empty() || marked(c))
+        .collect()
+}
+
+/// HMAC over everything the plan says but its warnings and titles.
+fn hash(request: &Request, proposal: &Proposal, key: &[u8; 32]) -> String {
+    let a = &request.application;
+    let text = |i: &Option<sutler_model::Identifier>| i.as_ref().map(ToString::to_string);
+    let changes: Vec<Value> = proposal
+        .changes
+        .iter()
+        .map(|c| {
+            json!([c.resource.as_str(), c.action.as_str(), c.before, c.after, c.unknown, c.replace_because])
+        })
+        .collect();
+    let all = json!([
+        request.pair.to_string(),
+        [text(&a.instance), text(&a.tenant), Some(a.environment.to_string()), Some(a.id.to_string())],
+        changes,
+        proposal.steps
+    ]);
+    // HMAC takes keys of every length; an empty hash matches no plan.
+    let Ok(mut m) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };
+    m.update(canonical(&all).as_bytes());
+    m.finalize().into_bytes().iter().fold(String::with_capacity(64), |mut s, b| {
+        use std::fmt::Write as _;
+        let _ = write!(s, "{b:02x}");
+        s
+    })
+}

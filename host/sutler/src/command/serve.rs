@@ -1,0 +1,106 @@
+//! `sutler serve`
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sutler_access::Access;
+use sutler_api::{Api, Register, RegisterConfig, Server, ServerOptions, admin_router, router};
+use sutler_dispatch::Provisioner;
+use tokio_util::sync::CancellationToken;
+
+use super::ConfigFile;
+use crate::config::Config;
+use crate::{host, telemetry};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Register with this control plane at start (POST URL/provisioners)
+    #[arg(long, value_name = "URL", requires = "public_url")]
+    register: Option<String>,
+    /// Where the control plane reaches this host
+    #[arg(long, value_name = "URL", requires = "register")]
+    public_url: Option<String>,
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut config = self.file.load()?;
+        if let (Some(control_plane), Some(public_url)) = (self.register, self.public_url) {
+            let before = config.register.take();
+            let token = before.as_ref().and_then(|r| r.token.clone());
+            let name = before.map_or_else(|| "sutler".into(), |r| r.name);
+            config.register = Some(RegisterConfig { control_plane, public_url, token, name });
+        }
+        telemetry::logs(&config.log, false)?;
+        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config))
+    }
+}
+
+async fn serve(config: Config) -> anyhow::Result<ExitCode> {
+    let metrics = telemetry::metrics()?;
+    let access = Access::new(&config.access)?;
+    access.listen_rule(config.server.listen)?;
+    access.admin_listen_rule(config.server.admin_listen)?;
+    // Addresses first: a second host on the same port is told before anything is compiled.
+    let options = ServerOptions::from(&config.api);
+    let public = Server::bind(config.server.listen, config.server.tls.clone(), options.clone())?;
+    let admin = Server::bind(config.server.admin_listen, None, options)?;
+    if access.callers_open() {
+        tracing::warn!(event = "open", "no caller token is configured: listening on loopback only; make one with: sutler token new");
+    }
+    let host = host::build(&config, config.catalog.clone()).await?;
+    let snapshot = host.dispatcher.catalog().reload().await.map_err(anyhow::Error::msg)?;
+    tracing::info!(event = "plugins", files = snapshot.files.len(), pairs = snapshot.pairs().len());
+    let provisioner: Arc<dyn Provisioner> = Arc::new(host.dispatcher.clone());
+    let api = Api::new(provisioner.clone(), access, config.api.clone(), Some(metrics))?;
+    let stop = CancellationToken::new();
+    tokio::spawn(signals(stop.clone()));
+    let registration = match config.register {
+        Some(r) => Some(tokio::spawn(Register::new(r, provisioner)?.run(stop.clone()))),
+        None => None,
+    };
+    let gauges = tokio::spawn(gauges(host.runtime.clone(), stop.clone()));
+    tracing::info!(event = "listening", address = %public.address(), admin = %admin.address(), tls = config.server.tls.is_some());
+    let (served, operated) = tokio::join!(
+        public.run(router(&api), &api, stop.clone()),
+        admin.run(admin_router(&api), &api, stop.clone())
+    );
+    let unfinished = served?.len() + operated?.len();
+    let applies = host.dispatcher.drain(Duration::from_secs(1)).await;
+    stop.cancel();
+    if let Some(r) = registration {
+        let _ = r.await;
+    }
+    let _ = gauges.await;
+    tracing::info!(event = "stopped", unfinished_requests = unfinished, unfinished_applies = applies);
+    Ok(if unfinished + applies == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+async fn signals(stop: CancellationToken) {
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut s) => {
+                s.recv().await;
+            }
+            // Without it SIGINT still stops the host.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = terminate => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    tracing::info!(event = "stopping");
+    stop.cancel();
+}
+
+/// What is measured by looking.
+async fn gauges(runtime: Arc<sutler_runtime::Runtime>, stop: CancellationToken) {
+    let every = Duration::from_secs(5);
+    while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+        metrics::gauge!("sutler_sandboxes_in_use").set(runtime.engine().sandboxes_in_use() as f64);
+    }
+}

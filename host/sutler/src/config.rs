@@ -1,0 +1,197 @@
+//! sutler.toml: one file, every key overridable by the environment, unknown keys refused with a suggestion.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use figment::Figment;
+use figment::error::Kind;
+use figment::providers::{Env, Format, Toml};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sutler_access::AccessConfig;
+use sutler_api::{ApiConfig, RegisterConfig, TlsConfig};
+use sutler_catalog::{CatalogConfig, PluginConfig, ScopeConfig};
+use sutler_dispatch::DispatchConfig;
+use sutler_helm::{HelmConfig, RegistryConfig};
+use sutler_kubernetes::ClustersConfig;
+use sutler_runtime::{EngineConfig, WasiPolicy};
+
+/// Environment variables that override keys: `SUTLER__SERVER__LISTEN` is `server.listen`.
+pub(crate) const ENV_PREFIX: &str = "SUTLER__";
+
+/// Everything in sutler.toml.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Where the host listens.
+    pub(crate) server: ServerConfig,
+    /// Limits of requests.
+    pub(crate) api: ApiConfig,
+    /// Who may call.
+    pub(crate) access: AccessConfig,
+    /// Registration with a control plane; off when left out.
+    pub(crate) register: Option<RegisterConfig>,
+    /// The folder of plugins.
+    pub(crate) catalog: CatalogConfig,
+    /// One table a plugin, by the stem of its file: `[plugins.ksml]`.
+    pub(crate) plugins: BTreeMap<String, PluginConfig>,
+    /// Which plugin owns a pair, where more than one claims it: `"deployment/ksml" = "ksml"`.
+    pub(crate) pairs: BTreeMap<String, String>,
+    /// The most that plugins may do for one tenant.
+    pub(crate) tenants: BTreeMap<String, ScopeConfig>,
+    /// The most that plugins may do for one instance of the control plane.
+    pub(crate) instances: BTreeMap<String, ScopeConfig>,
+    /// How calls are carried out.
+    pub(crate) dispatch: DispatchConfig,
+    /// The sandboxes' engine.
+    pub(crate) runtime: EngineConfig,
+    /// What plugins may be like at all.
+    pub(crate) policy: Policy,
+    /// Clusters; without this table, the host has none to offer to plugins.
+    pub(crate) kubernetes: Option<ClustersConfig>,
+    /// Charts: caches and limits.
+    pub(crate) helm: HelmConfig,
+    /// One table a chart registry, by host and port: `[registries."registry.example:5000"]`.
+    pub(crate) registries: BTreeMap<String, RegistryConfig>,
+    /// Compiled plugins and the host's own key.
+    pub(crate) cache: CacheConfig,
+    /// What is written to stderr.
+    pub(crate) log: LogConfig,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct ServerConfig {
+    /// Address of the provisioner API. Without any caller token it has to be a loopback address.
+    #[schemars(with = "String")]
+    pub(crate) listen: SocketAddr,
+    /// Address of the operators' API: plugins, faults, reload, metrics.
+    #[schemars(with = "String")]
+    pub(crate) admin_listen: SocketAddr,
+    /// Certificate and key; without them the provisioner API speaks plain HTTP.
+    pub(crate) tls: Option<TlsConfig>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            admin_listen: SocketAddr::from(([127, 0, 0, 1], 8081)),
+            tls: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct Policy {
+    /// `empty`: components may import WASI 0.2, which has nothing in it; `none`: such components are refused.
+    pub(crate) wasi: WasiPolicy,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct CacheConfig {
+    /// A folder that only the host may write: compiled plugins, charts, the host's key (mode 0600).
+    pub(crate) dir: PathBuf,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        let base = std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|h| Path::new(&h).join(".cache")))
+            .unwrap_or_else(|| "/var/cache".into());
+        Self { dir: base.join("sutler").join("host") }
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct LogConfig {
+    /// `text` for people, `json` for machines.
+    pub(crate) format: LogFormat,
+    /// A level (`info`) or directives (`info,sutler_api=debug`).
+    pub(crate) level: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+impl Config {
+    /// Reads the file (none is an empty one) and the environment over it.
+    pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Self> {
+        let mut figment = Figment::new();
+        if let Some(f) = file {
+            anyhow::ensure!(f.is_file(), "the configuration file {} does not exist or is not a file", f.display());
+            figment = figment.merge(Toml::file_exact(f));
+        }
+        figment
+            .merge(Env::prefixed(ENV_PREFIX).split("__").map(|k| k.as_str().to_lowercase().replace('_', "-").into()))
+            .extract()
+            .map_err(|e| anyhow::anyhow!("{}", explain(e)))
+    }
+}
+
+/// Each mistake with its place, its source and, for an unknown key, what was probably meant.
+fn explain(errors: figment::Error) -> String {
+    errors.into_iter().map(|e| one(&e)).collect::<Vec<_>>().join("\n")
+}
+
+fn one(e: &figment::Error) -> String {
+    let source = e.metadata.as_ref().map_or_else(String::new, |m| {
+        m.source.as_ref().map_or_else(|| format!("{}: ", m.name), |s| format!("{s}: "))
+    });
+    let at = if e.path.is_empty() { String::new() } else { format!("{}: ", e.path.join(".")) };
+    let text = match &e.kind {
+        Kind::UnknownField(found, known) => {
+            let near = known
+                .iter()
+                .map(|k| (strsim::damerau_levenshtein(found, k), *k))
+                .filter(|(d, k)| *d <= k.len().div_ceil(2))
+                .min();
+            match near {
+                Some((_, k)) => format!("unknown key {found:?}; did you mean {k:?}?"),
+                None => format!("unknown key {found:?}; known here: {}", known.join(", ")),
+            }
+        }
+        kind => kind.to_string(),
+    };
+    format!("{source}{at}{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(toml: &str) -> Result<Config, String> {
+        let f = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(f.path(), toml).unwrap();
+        Config::load(Some(f.path())).map_err(|e| e.to_string().replace(&f.path().display().to_string(), "FILE"))
+    }
+
+    #[test]
+    fn mistakes_name_their_place() {
+        let e = load("[server]\nlisen = \"127.0.0.1:1\"\n").unwrap_err();
+        assert!(e.contains("FILE") && e.contains("did you mean \"listen\"?"), "{e}");
+        let e = load("[plugins.ksml.limits]\nmemory-mib = \"big\"\n").unwrap_err();
+        assert!(e.contains("memory-mib") && e.contains("plugins.ksml.limits"), "{e}");
+        let e = load("[serve]\n").unwrap_err();
+        assert!(e.contains("did you mean \"server\"?"), "{e}");
+        assert!(load("this is no toml").unwrap_err().contains("FILE"));
+        assert!(Config::load(Some(Path::new("/no/such/file"))).is_err());
+    }
+
+    #[test]
+    fn an_empty_file_is_loopback() {
+        let c = load("").unwrap();
+        assert!(c.server.listen.ip().is_loopback() && c.server.admin_listen.ip().is_loopback());
+        assert!(c.kubernetes.is_none());
+    }
+}

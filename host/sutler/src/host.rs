@@ -1,0 +1,91 @@
+//! The parts of a host, put together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use sutler_catalog::{Catalog, CatalogConfig, Snapshot};
+use sutler_dispatch::{Dispatcher, Readiness};
+use sutler_helm::{Helm, TemplateEngine};
+use sutler_kubernetes::{Clusters, Kubernetes};
+use sutler_logs::Logs;
+use sutler_model::Pair;
+use sutler_runtime::{Capabilities, CompileCache, Engine, HelmEngine, Runtime};
+
+use crate::config::Config;
+
+/// Helm's engine, zstd; empty where the build had none.
+static HELM_ENGINE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/helm-engine.wasm.zst"));
+
+/// What a running host is made of.
+pub(crate) struct Host {
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) runtime: Arc<Runtime>,
+}
+
+/// A runtime without any capability: enough to look at a plugin.
+pub(crate) fn bare_runtime(config: &Config) -> anyhow::Result<(Arc<Runtime>, CompileCache)> {
+    let cache = CompileCache::open(&config.cache.dir.join("compiled"))?;
+    let engine = Engine::new(config.runtime.clone())?;
+    let runtime = Runtime::new(engine, cache.clone(), Capabilities::default(), config.policy.wasi)?;
+    Ok((Arc::new(runtime), cache))
+}
+
+/// Connects capabilities and makes the dispatcher; no plugin is loaded yet.
+pub(crate) async fn build(config: &Config, catalog: CatalogConfig) -> anyhow::Result<Host> {
+    let cache = CompileCache::open(&config.cache.dir.join("compiled"))?;
+    let engine = Engine::new(config.runtime.clone())?;
+    let helm_engine = HelmEngine::start(engine.clone(), cache.clone(), HELM_ENGINE);
+    let capabilities = capabilities(config, helm_engine.clone()).await?;
+    let logs = capabilities.logs.clone();
+    let runtime = Arc::new(Runtime::new(engine, cache.clone(), capabilities, config.policy.wasi)?);
+    let catalog = Catalog::new(
+        runtime.clone(),
+        catalog,
+        config.plugins.clone(),
+        pairs(config)?,
+        config.instances.clone(),
+        config.tenants.clone(),
+    );
+    let readiness = vec![engine_readiness(helm_engine)];
+    let dispatcher = Dispatcher::new(catalog, config.dispatch.clone(), logs, cache.derived_key("plan-hash"), readiness);
+    Ok(Host { dispatcher, runtime })
+}
+
+async fn capabilities(config: &Config, engine: Arc<HelmEngine>) -> anyhow::Result<Capabilities> {
+    let Some(clusters) = &config.kubernetes else { return Ok(Capabilities::default()) };
+    let clusters = Arc::new(Clusters::connect(clusters).await.context("[kubernetes]")?);
+    let mut helm = config.helm.clone();
+    helm.cache_folder.get_or_insert_with(|| config.cache.dir.join("charts"));
+    let engine: Arc<dyn TemplateEngine> = engine;
+    Ok(Capabilities {
+        kubernetes: Some(Arc::new(Kubernetes::new(clusters.clone()))),
+        helm: Some(Arc::new(Helm::new(&helm, &config.registries, clusters.clone(), engine).context("[helm]")?)),
+        logs: Some(Arc::new(Logs::new(clusters))),
+    })
+}
+
+fn pairs(config: &Config) -> anyhow::Result<BTreeMap<Pair, String>> {
+    config
+        .pairs
+        .iter()
+        .map(|(p, n)| Ok((p.parse::<Pair>().with_context(|| format!("[pairs] {p:?}"))?, n.clone())))
+        .collect()
+}
+
+/// A host whose plugins use charts is ready once Helm's engine has been compiled.
+fn engine_readiness(engine: Arc<HelmEngine>) -> Readiness {
+    Box::new(move |snapshot: &Snapshot| {
+        let uses_charts = |f: &sutler_catalog::FileState| {
+            f.entry.as_ref().is_some_and(|e| e.plugin.imports.iter().any(|i| i.starts_with("sutler:helm/")))
+        };
+        if !snapshot.files.values().any(uses_charts) {
+            return None;
+        }
+        match engine.ready() {
+            Some(Ok(())) => None,
+            Some(Err(e)) => Some(format!("Helm's engine: {e}")),
+            None => Some("Helm's engine is being compiled (once, about a minute)".into()),
+        }
+    })
+}

@@ -1,0 +1,31 @@
+//! Logs to stderr and metrics for Prometheus.
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::config::{LogConfig, LogFormat};
+
+/// Starts logging. `quiet`: for commands whose answer goes to a person, warnings and worse only.
+pub(crate) fn logs(config: &LogConfig, quiet: bool) -> anyhow::Result<()> {
+    let default = if quiet { "error" } else { "info" };
+    let level = config.level.clone().unwrap_or_else(|| default.into());
+    let filter = EnvFilter::try_new(&level).map_err(|e| anyhow::anyhow!("log.level {level:?} is not a filter: {e}"))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_span_events(FmtSpan::NONE);
+    let result = match config.format {
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => builder.with_target(false).try_init(),
+    };
+    // A second start in one process keeps the first.
+    let _ = result;
+    Ok(())
+}
+
+/// Starts metrics; what is counted before is lost.
+pub(crate) fn metrics() -> anyhow::Result<PrometheusHandle> {
+    let buckets = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0];
+    PrometheusBuilder::new()
+        .set_buckets(&buckets)
+        .and_then(PrometheusBuilder::install_recorder)
+        .map_err(|e| anyhow::anyhow!("metrics cannot be started: {e}"))
+}
