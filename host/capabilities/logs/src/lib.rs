@@ -1,5 +1,18 @@
-//! Logs of pods: bounded reads for plugins, streams for people. It never decides which pods a caller may see: grants do.
+//! Logs of pods: bounded reads for plugins, streams for people. It never decides which pods a caller may see: grants
+//! do. It never loses a line without saying so, and never keeps more than a few MiB a stream.
 
+mod capability;
+mod error;
+mod follow;
+mod grant;
 mod line;
+mod output;
+mod parse;
+mod reader;
+mod resume;
 
+pub use capability::{Logs, TailOptions};
+pub use error::Error;
+pub use grant::{Grants, Reach};
 pub use line::{LogLine, LogSource, Since, StreamOptions};
+pub use sutler_kubernetes::{Container, Pod};

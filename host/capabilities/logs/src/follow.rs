@@ -1,0 +1,186 @@
+//! Many containers as one stream.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sutler_kubernetes::{Cluster, Container, Pod};
+use sutler_model::Owner;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::output::Output;
+use crate::reader::{Key, Reader};
+use crate::{Error, LogLine, LogSource, Reach, StreamOptions};
+
+/// Containers that one stream reads.
+pub(crate) const MAX_CONTAINERS: usize = 200;
+/// Logs read at once where the stream does not follow.
+const AT_ONCE: usize = 16;
+const POLL: Duration = Duration::from_secs(2);
+const LONGEST_POLL: Duration = Duration::from_secs(15);
+
+/// A source that a grant covers.
+#[derive(Debug, Clone)]
+pub(crate) struct Granted {
+    pub(crate) cluster: Cluster,
+    pub(crate) source: LogSource,
+    pub(crate) reach: Reach,
+    /// With the owner's label where the reach asks for it.
+    pub(crate) selector: String,
+    pub(crate) owner: Owner,
+}
+
+impl Granted {
+    /// The pods, as far as the reach and `options.pod` go.
+    pub(crate) async fn pods(&self, cluster: &Cluster, options: &StreamOptions) -> Result<Vec<Pod>, Error> {
+        let mut pods = cluster.pods(&self.source.namespace, &self.selector).await?;
+        pods.retain(|p| options.pod.as_ref().is_none_or(|name| *name == p.name) && self.reaches(p));
+        pods.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(pods)
+    }
+
+    /// The selector asked for it already; a server that does not heed it must not matter.
+    fn reaches(&self, pod: &Pod) -> bool {
+        self.reach == Reach::All || pod.labels.get(Owner::LABEL) == Some(&self.owner.hash())
+    }
+
+    /// The containers to read: those named, or all but the init containers.
+    fn containers<'a>(&'a self, pod: &'a Pod, options: &'a StreamOptions) -> impl Iterator<Item = &'a Container> {
+        let names = [self.source.container.as_deref(), options.container.as_deref()];
+        let named = names.iter().any(Option::is_some);
+        pod.containers
+            .iter()
+            .filter(move |c| names.iter().flatten().all(|n| *n == c.name) && (named || !c.init))
+    }
+
+    fn key(&self, pod: &Pod, container: &Container) -> Key {
+        Key {
+            cluster: self.cluster.name().to_owned(),
+            namespace: self.source.namespace.clone(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            container: container.name.clone(),
+        }
+    }
+}
+
+/// The readers of one stream.
+pub(crate) struct Readers {
+    sources: Vec<Granted>,
+    options: StreamOptions,
+    output: Output,
+    known: HashSet<Key>,
+    tasks: JoinSet<()>,
+    slots: Arc<Semaphore>,
+    full_told: bool,
+}
+
+impl Readers {
+    pub(crate) fn new(sources: Vec<Granted>, options: StreamOptions, output: Output) -> Self {
+        let slots = Arc::new(Semaphore::new(AT_ONCE));
+        Self { sources, options, output, known: HashSet::new(), tasks: JoinSet::new(), slots, full_told: false }
+    }
+
+    fn follows(&self) -> bool {
+        self.options.follow && !self.options.previous
+    }
+
+    /// Starts a reader for each container that has none. `first`: these were there when the stream was opened.
+    ///
+    /// # Errors
+    /// `Other` with code `too-many-containers`, at the first time only.
+    pub(crate) async fn start(&mut self, found: &[Vec<Pod>], first: bool) -> Result<(), Error> {
+        let mut new: HashMap<Key, (usize, Container)> = HashMap::new();
+        let mut order = Vec::new();
+        for (at, (source, pods)) in self.sources.iter().zip(found).enumerate() {
+            for pod in pods {
+                for container in source.containers(pod, &self.options) {
+                    let key = source.key(pod, container);
+                    if !self.known.contains(&key) && new.insert(key.clone(), (at, container.clone())).is_none() {
+                        order.push(key);
+                    }
+                }
+            }
+        }
+        if first && order.len() > MAX_CONTAINERS {
+            return Err(Error::Other {
+                code: "too-many-containers",
+                message: format!("{} containers match; the most is {MAX_CONTAINERS}: name a pod or a container", order.len()),
+            });
+        }
+        for key in order {
+            if self.tasks.len() >= MAX_CONTAINERS {
+                self.full(key).await;
+                break;
+            }
+            let Some((at, container)) = new.remove(&key) else { continue };
+            let Some(source) = self.sources.get(at) else { continue };
+            self.known.insert(key.clone());
+            let reader =
+                Reader::new(source.cluster.clone(), key, &container, &self.options, self.output.clone(), !first);
+            let slots = (!self.follows()).then(|| self.slots.clone());
+            self.tasks.spawn(async move {
+                let _slot = match slots {
+                    Some(slots) => slots.acquire_owned().await.ok(),
+                    None => None,
+                };
+                reader.run().await;
+            });
+        }
+        Ok(())
+    }
+
+    async fn full(&mut self, key: Key) {
+        if std::mem::replace(&mut self.full_told, true) {
+            return;
+        }
+        let reason = format!("more than {MAX_CONTAINERS} containers match; from here on some are not read");
+        let gap = LogLine::Gap { pod: key.pod, container: key.container, from: None, to: None, reason };
+        let _ = self.output.send(gap).await;
+    }
+
+    /// Runs until all is read; where the stream follows, picks up what newly matches, and ends when every pod that
+    /// there is has ended for good.
+    pub(crate) async fn run(mut self) {
+        if !self.follows() {
+            while self.tasks.join_next().await.is_some() {}
+            return;
+        }
+        let mut pause = POLL;
+        loop {
+            tokio::select! {
+                () = self.output.closed() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            while self.tasks.try_join_next().is_some() {}
+            let mut found = Vec::with_capacity(self.sources.len());
+            let mut complete = true;
+            for source in &self.sources {
+                match source.pods(&source.cluster, &self.options).await {
+                    Ok(pods) => found.push(pods),
+                    Err(error) => {
+                        tracing::debug!(event = "logs-list-failed", namespace = source.source.namespace, %error);
+                        complete = false;
+                        found.push(Vec::new());
+                    }
+                }
+            }
+            pause = if complete { POLL } else { (pause * 2).min(LONGEST_POLL) };
+            let _ = self.start(&found, false).await;
+            if complete {
+                self.forget(&found);
+                let mut pods = found.iter().flatten().peekable();
+                if self.tasks.is_empty() && pods.peek().is_some() && pods.all(Pod::is_over) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Pods that are gone need not be remembered.
+    fn forget(&mut self, found: &[Vec<Pod>]) {
+        let there: HashSet<&str> = found.iter().flatten().map(|p| p.uid.as_str()).collect();
+        self.known.retain(|k| there.contains(k.uid.as_str()));
+    }
+}

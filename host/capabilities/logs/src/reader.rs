@@ -1,0 +1,313 @@
+//! One container's log, over cuts, restarts and rotations, each line once.
+
+use std::time::{Duration, Instant};
+
+use sutler_kubernetes::{Cluster, Container, Error, Pod};
+
+use crate::output::{Closed, Output};
+use crate::parse::Piece;
+use crate::resume::Resume;
+use crate::{LogLine, StreamOptions};
+
+mod upstream;
+
+/// A stream that says nothing for so long is opened anew: kubelets lose a rotated file, balancers forget connections.
+const IDLE: Duration = Duration::from_secs(120);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// A container that waits to run, or to run again, is looked at this often.
+const LOOK: Duration = Duration::from_secs(2);
+/// Tries without a single new line before a gap is told.
+const TRIES: u32 = 5;
+
+/// Which container.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) cluster: String,
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) uid: String,
+    pub(crate) container: String,
+}
+
+pub(crate) struct Reader {
+    cluster: Cluster,
+    key: Key,
+    options: StreamOptions,
+    output: Output,
+    resume: Resume,
+    restarts: u32,
+    started: Instant,
+    /// Bytes that may still be delivered, time stamps included, as the kubelet counts `limitBytes`.
+    budget: Option<u64>,
+    /// The caller's tail and since hold for the first run that is read only.
+    narrowed: bool,
+    /// The next request reads the file that was read before.
+    same_file: bool,
+    /// The last line, without its newline yet.
+    unfinished: Option<Piece>,
+    gap_told: bool,
+}
+
+/// Why a request's lines ended.
+#[derive(Debug)]
+enum End {
+    /// The upstream ended it.
+    Clean,
+    /// The connection broke, or the kubelet said no in the body.
+    Broken(String),
+    /// The API server's answer was an error.
+    Refused(Error),
+    /// A line came that does not join on.
+    Lost { next: String },
+    /// Nothing was said for long.
+    Idle,
+    /// All that was asked for is delivered, or nobody reads any more.
+    Done,
+}
+
+/// What the pod says about the container.
+enum Look {
+    Gone,
+    Over,
+    Waiting,
+    Running,
+    Unknown,
+}
+
+impl Reader {
+    /// `late`: the container came while the stream was already open, so all it wrote is new.
+    pub(crate) fn new(
+        cluster: Cluster,
+        key: Key,
+        container: &Container,
+        options: &StreamOptions,
+        output: Output,
+        late: bool,
+    ) -> Self {
+        Self {
+            cluster,
+            key,
+            options: options.clone(),
+            output,
+            resume: Resume::default(),
+            restarts: container.restarts,
+            started: Instant::now(),
+            budget: options.limit_bytes,
+            narrowed: !late,
+            same_file: true,
+            unfinished: None,
+            gap_told: false,
+        }
+    }
+
+    /// Reads to the end, or until nobody reads any more.
+    pub(crate) async fn run(mut self) {
+        let output = self.output.clone();
+        // A reader that waits for a quiet container must notice that its stream is gone.
+        tokio::select! {
+            () = output.closed() => {}
+            _ = self.go() => {}
+        }
+    }
+
+    async fn go(&mut self) -> Result<(), Closed> {
+        if self.options.follow && !self.options.previous { self.follow().await } else { self.once().await }
+    }
+
+    /// Not followed: to the end of what is there.
+    async fn once(&mut self) -> Result<(), Closed> {
+        for attempt in 0..TRIES {
+            match self.read(self.options.previous, false).await {
+                End::Clean | End::Done => return self.flush().await,
+                End::Lost { next } => {
+                    self.rotated(next).await?;
+                }
+                // Nothing ran yet, or nothing before: there is nothing to read.
+                End::Refused(Error::NotFound | Error::Invalid(_)) if self.resume.last().is_none() => return Ok(()),
+                End::Refused(e) if !e.retryable() => return self.gap(None, e.to_string()).await,
+                End::Refused(e) if attempt + 1 == TRIES => return self.gap(None, e.to_string()).await,
+                End::Broken(why) if attempt + 1 == TRIES => return self.gap(None, why).await,
+                End::Refused(_) | End::Broken(_) | End::Idle => tokio::time::sleep(pause(attempt)).await,
+            }
+            self.unfinished = None;
+        }
+        self.gap(None, "the log could not be read to its end".into()).await
+    }
+
+    async fn follow(&mut self) -> Result<(), Closed> {
+        let mut rounds = 0;
+        // Whether the last request that told anything was ended by the upstream.
+        let mut intact = true;
+        loop {
+            let before = self.resume.last().map(str::to_owned);
+            let end = self.read(false, true).await;
+            if self.resume.last() == before.as_deref() {
+                rounds += 1;
+            } else {
+                rounds = 0;
+                self.gap_told = false;
+            }
+            let why = match &end {
+                End::Done => return self.flush().await,
+                End::Refused(Error::Forbidden(why)) => return self.gap(None, why.clone()).await,
+                End::Broken(why) => Some(why.clone()),
+                End::Refused(e) => Some(e.to_string()),
+                End::Clean | End::Idle | End::Lost { .. } => None,
+            };
+            let clean = matches!(end, End::Clean);
+            if !matches!(end, End::Refused(_)) {
+                intact = clean;
+            }
+            match self.look(clean).await? {
+                Look::Gone => return self.gone(intact, why).await,
+                Look::Over if clean => return self.settle().await,
+                // It never ran, and never will.
+                Look::Over if matches!(end, End::Refused(Error::Invalid(_) | Error::NotFound)) => return Ok(()),
+                Look::Over if rounds >= TRIES => {
+                    return self.gap(None, why.unwrap_or_else(|| "the log could not be read to its end".into())).await;
+                }
+                Look::Waiting if clean => {
+                    self.settle().await?;
+                    self.await_run().await?;
+                }
+                Look::Over | Look::Waiting | Look::Running | Look::Unknown => {}
+            }
+            self.unfinished = None;
+            match end {
+                End::Lost { next } => self.rotated(next).await?,
+                End::Idle => {}
+                // It waits to start, which is no failure.
+                End::Refused(Error::Invalid(_)) => tokio::time::sleep(pause(rounds).min(LOOK)).await,
+                _ => {
+                    if let (Some(why), TRIES..) = (why, rounds) {
+                        self.gap_once(why).await?;
+                    }
+                    tokio::time::sleep(pause(rounds)).await;
+                }
+            }
+        }
+    }
+
+    async fn gone(&mut self, intact: bool, why: Option<String>) -> Result<(), Closed> {
+        if intact {
+            return self.flush().await;
+        }
+        let why = why.unwrap_or_else(|| "its stream had gone silent".into());
+        self.gap(None, format!("the pod is gone: {why}")).await
+    }
+
+    /// The container has ended, and so has its stream: reads once more, since the stream may have ended before it.
+    async fn settle(&mut self) -> Result<(), Closed> {
+        let unfinished = self.unfinished.take();
+        match self.read(false, false).await {
+            End::Clean | End::Done => {}
+            End::Lost { next } => {
+                self.rotated(next).await?;
+                let _ = self.read(false, false).await;
+            }
+            End::Broken(_) | End::Refused(_) | End::Idle => self.unfinished = unfinished,
+        }
+        self.flush().await
+    }
+
+    /// How the container is now. Where it ran again meanwhile, the end of the run before is read first.
+    async fn look(&mut self, clean: bool) -> Result<Look, Closed> {
+        let pod = match self.cluster.pod(&self.key.namespace, &self.key.pod).await {
+            Ok(pod) if pod.uid == self.key.uid => pod,
+            Ok(_) | Err(Error::NotFound) => return Ok(Look::Gone),
+            Err(_) => return Ok(Look::Unknown),
+        };
+        let Some(container) = pod.containers.iter().find(|c| c.name == self.key.container) else {
+            return Ok(Look::Gone);
+        };
+        if container.restarts > self.restarts {
+            self.restarted(container.restarts, clean).await?;
+            return Ok(Look::Running);
+        }
+        Ok(state(&pod, container))
+    }
+
+    /// The container that ended will run again or not: waits for one of the two without reading its log anew.
+    async fn await_run(&mut self) -> Result<(), Closed> {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.look(true).await? {
+                Look::Waiting | Look::Unknown => {}
+                Look::Gone | Look::Over | Look::Running => return Ok(()),
+            }
+        }
+    }
+
+    async fn restarted(&mut self, restarts: u32, clean: bool) -> Result<(), Closed> {
+        let runs = restarts - self.restarts;
+        self.restarts = restarts;
+        if clean {
+            self.flush().await?;
+        }
+        self.unfinished = None;
+        if runs > 1 {
+            let why = format!("the container was started {runs} times meanwhile; only its last two runs are kept");
+            self.gap(None, why).await?;
+            self.same_file = false;
+        }
+        self.narrowed = self.narrowed && self.resume.last().is_none() && runs == 1;
+        match self.read(true, false).await {
+            End::Clean | End::Done => self.flush().await?,
+            End::Lost { next } => {
+                self.rotated(next).await?;
+                let _ = self.read(true, false).await;
+                self.flush().await?;
+            }
+            End::Refused(_) | End::Broken(_) | End::Idle if clean => {}
+            End::Refused(e) => self.gap(None, format!("the container was started anew: {e}")).await?,
+            End::Broken(why) => self.gap(None, format!("the container was started anew: {why}")).await?,
+            End::Idle => {}
+        }
+        self.unfinished = None;
+        self.same_file = false;
+        self.narrowed = false;
+        Ok(())
+    }
+
+    async fn rotated(&mut self, next: String) -> Result<(), Closed> {
+        self.same_file = false;
+        self.gap(Some(next), "the log was rotated while the connection was cut".into()).await
+    }
+
+    async fn line(&self, timestamp: String, text: String) -> Result<(), Closed> {
+        let (pod, container) = (self.key.pod.clone(), self.key.container.clone());
+        self.output.send(LogLine::Line { pod, container, timestamp, text }).await
+    }
+
+    async fn gap(&self, to: Option<String>, reason: String) -> Result<(), Closed> {
+        let (pod, container) = (self.key.pod.clone(), self.key.container.clone());
+        let from = self.resume.last().map(str::to_owned);
+        self.output.send(LogLine::Gap { pod, container, from, to, reason }).await
+    }
+
+    /// One gap until lines come again.
+    async fn gap_once(&mut self, reason: String) -> Result<(), Closed> {
+        if self.gap_told {
+            return Ok(());
+        }
+        self.gap_told = true;
+        self.gap(None, reason).await
+    }
+}
+
+fn state(pod: &Pod, container: &Container) -> Look {
+    // An init container that ended well is done; one that will be tried again waits.
+    if pod.is_over() || (container.init && container.terminated) {
+        Look::Over
+    } else if container.running {
+        Look::Running
+    } else {
+        Look::Waiting
+    }
+}
+
+/// 250 ms, doubled for each round without a new line.
+fn pause(rounds: u32) -> Duration {
+    (FIRST_PAUSE * 2_u32.saturating_pow(rounds.min(8))).min(LONGEST_PAUSE)
+}

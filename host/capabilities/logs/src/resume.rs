@@ -1,0 +1,197 @@
+//! Going on after a cut: which lines were delivered, and which of those that come again are new. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::parse::Stamp;
+
+const SECOND: i64 = 1_000_000_000;
+/// Distinct time stamps remembered.
+const REMEMBERED: usize = 1 << 16;
+
+/// `sinceTime` has whole seconds, and stdout and stderr may be written a little out of order: so the delivered lines
+/// of the last second and the one before are remembered by time stamp and count.
+#[derive(Debug, Default)]
+pub(crate) struct Resume {
+    last: Option<Stamp>,
+    seen: BTreeMap<i64, u32>,
+    /// Lines up to here were delivered, or came before the first that was asked for.
+    floor: i64,
+    replay: Option<Replay>,
+}
+
+#[derive(Debug)]
+struct Replay {
+    left: BTreeMap<i64, u32>,
+    /// The floor when the request began.
+    floor: i64,
+    /// What is later than this cannot have been delivered before.
+    until: i64,
+    /// A line came again, so nothing between was destroyed.
+    overlapped: bool,
+    /// A line that does not join on to the last is a loss.
+    must_overlap: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Deliver,
+    /// It was delivered before.
+    Drop,
+    /// It is new, but what lay between it and the last is not served any more.
+    Lost,
+}
+
+impl Resume {
+    /// The last line delivered.
+    pub(crate) fn last(&self) -> Option<&str> {
+        self.last.as_ref().map(|s| s.text.as_str())
+    }
+
+    /// `sinceTime` for the next request; `None` before the first line.
+    pub(crate) fn since(&self) -> Option<String> {
+        let last = self.last.as_ref()?;
+        let time = chrono::DateTime::from_timestamp(last.nanos.div_euclid(SECOND) - 1, 0)?;
+        Some(time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+    }
+
+    /// A request begins. `must_overlap`: it reads the same file as before.
+    pub(crate) fn begin(&mut self, must_overlap: bool) {
+        self.replay = self.last.as_ref().map(|last| Replay {
+            left: self.seen.clone(),
+            floor: self.floor,
+            until: last.nanos + SECOND,
+            overlapped: false,
+            must_overlap,
+        });
+    }
+
+    /// What to do with a line that came.
+    pub(crate) fn admit(&mut self, stamp: &Stamp) -> Verdict {
+        let Some(replay) = &mut self.replay else { return Verdict::Deliver };
+        if stamp.nanos <= replay.floor {
+            replay.overlapped = true;
+            return Verdict::Drop;
+        }
+        if let Some(count) = replay.left.get_mut(&stamp.nanos).filter(|c| **c > 0) {
+            *count -= 1;
+            replay.overlapped = true;
+            return Verdict::Drop;
+        }
+        if replay.must_overlap && !replay.overlapped {
+            return Verdict::Lost;
+        }
+        if stamp.nanos > replay.until {
+            self.replay = None;
+        }
+        Verdict::Deliver
+    }
+
+    /// A line went out whole.
+    pub(crate) fn delivered(&mut self, stamp: &Stamp) {
+        *self.seen.entry(stamp.nanos).or_default() += 1;
+        let last = match &self.last {
+            None => {
+                self.floor = stamp.nanos - 1;
+                stamp.nanos
+            }
+            Some(last) => last.nanos.max(stamp.nanos),
+        };
+        if self.last.as_ref().is_none_or(|l| l.nanos < stamp.nanos) {
+            self.last = Some(stamp.clone());
+        }
+        self.floor = self.floor.max((last.div_euclid(SECOND) - 1) * SECOND - 1);
+        while let Some(oldest) = self.seen.first_entry() {
+            if *oldest.key() > self.floor {
+                break;
+            }
+            oldest.remove();
+        }
+        if self.seen.len() > REMEMBERED
+            && let Some((oldest, _)) = self.seen.pop_first()
+        {
+            self.floor = self.floor.max(oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(seconds: f64) -> Stamp {
+        Stamp { text: format!("{seconds}"), nanos: (seconds * 1000.0) as i64 * (SECOND / 1000) }
+    }
+
+    /// Delivers what of `served` is new after `before`, in the order it is served.
+    fn after(before: &[f64], served: &[f64], must_overlap: bool) -> Result<Vec<f64>, f64> {
+        let mut resume = Resume::default();
+        for s in before {
+            assert_eq!(resume.admit(&stamp(*s)), Verdict::Deliver);
+            resume.delivered(&stamp(*s));
+        }
+        resume.begin(must_overlap);
+        let mut out = Vec::new();
+        for s in served {
+            match resume.admit(&stamp(*s)) {
+                Verdict::Deliver => {
+                    resume.delivered(&stamp(*s));
+                    out.push(*s);
+                }
+                Verdict::Drop => {}
+                Verdict::Lost => return Err(*s),
+            }
+        }
+        Ok(out)
+    }
+
+    #[test]
+    fn what_comes_again() {
+        for (before, served, must, want) in [
+            // The same file, from the second before.
+            (&[10.0, 10.5, 11.2][..], &[10.0, 10.5, 11.2, 11.3][..], true, Ok(vec![11.3])),
+            // Two lines with one time stamp, one of them delivered.
+            (&[10.0, 11.2], &[10.0, 11.2, 11.2, 11.2], true, Ok(vec![11.2, 11.2])),
+            (&[11.2, 11.2], &[11.2, 11.2, 11.2], true, Ok(vec![11.2])),
+            // Out of order: 11.1 was written after 11.2 and not delivered before the cut.
+            (&[11.0, 11.2], &[11.0, 11.2, 11.1, 11.3], true, Ok(vec![11.1, 11.3])),
+            // Out of order over the edge of a second.
+            (&[10.5, 11.0], &[10.5, 11.0, 10.998, 11.5], true, Ok(vec![10.998, 11.5])),
+            // A clock that is set back after the cut was made up for.
+            (&[10.5, 11.0], &[11.0, 12.5, 9.0], true, Ok(vec![12.5, 9.0])),
+            // Older than what the first request asked for.
+            (&[10.5], &[10.1, 10.2, 10.5, 10.6], true, Ok(vec![10.6])),
+            // A rotation destroyed what joined on.
+            (&[10.0, 11.0], &[14.0, 15.0], true, Err(14.0)),
+            // Another run of the container need not join on.
+            (&[10.0, 11.0], &[14.0, 15.0], false, Ok(vec![14.0, 15.0])),
+            // Nothing new.
+            (&[10.0, 11.0], &[10.0, 11.0], true, Ok(vec![])),
+            (&[10.0, 11.0], &[], true, Ok(vec![])),
+            // Nothing before.
+            (&[], &[1.0, 1.0], true, Ok(vec![1.0, 1.0])),
+        ] {
+            let got = after(before, served, must);
+            assert_eq!(got, want, "{before:?} {served:?}");
+        }
+    }
+
+    #[test]
+    fn since_is_the_second_before_and_memory_is_bounded() {
+        let mut resume = Resume::default();
+        assert_eq!(resume.since(), None);
+        resume.delivered(&stamp(100.7));
+        assert_eq!(resume.since().unwrap(), "1970-01-01T00:01:39Z");
+        for i in 0..200_000_i64 {
+            resume.delivered(&Stamp { text: String::new(), nanos: 200 * SECOND + i });
+        }
+        assert!(resume.seen.len() <= REMEMBERED, "{}", resume.seen.len());
+        resume.begin(true);
+        assert_eq!(resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 5 }), Verdict::Drop);
+        assert_eq!(resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 199_999 }), Verdict::Drop);
+        assert_eq!(resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 200_000 }), Verdict::Deliver);
+        for i in 0..10 {
+            resume.delivered(&stamp(300.0 + f64::from(i)));
+        }
+        assert!(resume.seen.len() <= 2, "{}", resume.seen.len());
+    }
+}
