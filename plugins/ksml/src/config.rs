@@ -7,7 +7,7 @@ use crate::settings::Settings;
 
 /// `[plugins.ksml.config]`
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     /// `oci://registry/path/ksml`
     pub chart: String,

@@ -96,7 +96,7 @@ fn images() {
 
 #[test]
 fn newer_charts_prefix_the_patterns() {
-    let config = json!({"chart": "oci://x/y", "patternPrefix": "axual."});
+    let config = json!({"chart": "oci://x/y", "pattern-prefix": "axual."});
     let v = values(config, with(settings(), json!({"kafka": {"topicPattern": "{topic}"}})), None);
     assert_eq!(v["ksmlRunnerConfig"]["kafka"]["axual.topic.pattern"], "{topic}");
 }

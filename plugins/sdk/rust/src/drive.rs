@@ -156,7 +156,8 @@ impl<P: Pipeline> Handler<P> {
                 standing.outputs = Some(serde_json::to_value(outputs)?);
                 standing.secret_outputs = Some(secrets);
             }
-            Progress::Gone => standing.outputs = Some(json!({})),
+            // What cancel took away has no outputs to tell; what was deleted has none left.
+            Progress::Gone => standing.outputs = (way == Way::Forward).then(|| json!({})),
         }
         standing.undone = way == Way::Back;
         Ok(Turn::Over)

@@ -1,0 +1,3 @@
+module sutler/ksml-runner
+
+go 1.25
