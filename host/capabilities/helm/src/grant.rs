@@ -177,7 +177,8 @@ pub(crate) fn release(
 
 /// Whether releases and objects of other owners are within reach.
 pub(crate) fn unowned(grants: &Effective<Grants>) -> bool {
-    grants.layers().all(|g| g.unowned)
+    // No layer at all grants nothing.
+    grants.layers().next().is_some() && grants.layers().all(|g| g.unowned)
 }
 
 #[cfg(test)]
@@ -245,6 +246,7 @@ mod tests {
             }
         }
         assert!(!unowned(&both));
+        assert!(!unowned(&Effective::new(vec![])));
     }
 
     #[test]

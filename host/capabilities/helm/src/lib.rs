@@ -12,10 +12,11 @@ mod manifest;
 mod oci;
 mod order;
 mod releases;
+mod types;
 mod yaml;
 
 pub use archive::{ArchiveError, MAX_FILES, MAX_UNPACKED};
-pub use capability::{Chart, ChartReference, Helm, Options, Outcome, Release, ReleaseReference, Rendered};
+pub use capability::Helm;
 pub use chart::{Chart as ChartArchive, Dependency, Metadata};
 pub use config::{ConfigError, HelmConfig, RegistryConfig};
 pub use engine::{EngineError, RenderAnswer, RenderRequest, TemplateEngine};
@@ -24,3 +25,4 @@ pub use grant::{BadChartPattern, ChartPattern, Grants};
 pub use oci::{BadChartUrl, BadRange, ChartUrl, Range, RegistryError};
 pub use order::{INSTALL, UNINSTALL, sort_by_kind};
 pub use releases::{Health, Status};
+pub use types::{Chart, ChartReference, Options, Outcome, Release, ReleaseReference, Rendered};

@@ -78,8 +78,8 @@ impl Charts {
             registries: Registries::new(registries, Duration::from_secs(config.timeout_seconds))?,
             disk: Disk::open(folder, config.cache_mib << 20)?,
             parsed,
-            tags: Cache::builder().max_capacity(256).time_to_live(resolve).build(),
-            digests: Cache::builder().max_capacity(4096).time_to_live(resolve).build(),
+            tags: Cache::builder().max_capacity(if resolve.is_zero() { 0 } else { 256 }).time_to_live(resolve).build(),
+            digests: Cache::builder().max_capacity(if resolve.is_zero() { 0 } else { 4096 }).time_to_live(resolve).build(),
             max_chart: config.max_chart_mib << 20,
         })
     }
@@ -103,9 +103,14 @@ impl Charts {
         };
         let url = &wanted.url;
         let key = (url.clone(), digest);
-        // One download however many ask; the one that downloads lends its time to the others.
-        let pulled = self.parsed.try_get_with(key, self.pull(url, digest, clock)).await;
-        pulled.map_err(|e| e.as_ref().clone())
+        // One download however many ask. Where the one that downloads runs out of its time, the next goes on.
+        loop {
+            match self.parsed.try_get_with(key.clone(), self.pull(url, digest, clock)).await {
+                Ok(chart) => return Ok(chart),
+                Err(e) if matches!(*e, RegistryError::TimeUsedUp(_)) && Instant::now() < clock.deadline => {}
+                Err(e) => return Err(e.as_ref().clone()),
+            }
+        }
     }
 
     async fn resolve(&self, url: &ChartUrl, version: Option<&str>, clock: Clock) -> Result<Digest, RegistryError> {

@@ -3,11 +3,11 @@
 use super::record::{Record, Status};
 use super::target::Target;
 use super::upgrade::{mark_deleted, remove};
-use crate::capability::Outcome;
 use crate::engine::operation_hooks;
 use crate::error::Error;
 use crate::manifest::kept;
 use crate::order::{UNINSTALL, sort_by_kind};
+use crate::types::Outcome;
 
 pub(crate) async fn uninstall(target: &Target<'_>, keep_history: bool) -> Result<Outcome<Record>, Error> {
     let history = target.history().await?;

@@ -9,9 +9,9 @@ use super::prepare::Plan;
 use super::record::{Fresh, Record, Status, now};
 use super::storage::{MANAGER, surplus};
 use super::target::Target;
-use crate::capability::{Options, Outcome};
 use crate::error::Error;
 use crate::manifest::{Object, foreign, kept};
+use crate::types::{Options, Outcome};
 
 /// Longer texts of the API server are cut in a record's description.
 const DESCRIPTION: usize = 2000;

@@ -1,0 +1,204 @@
+//! Charts made in the test, an engine that answers what a test wants, and a host's call.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use sutler_helm::{
+    ChartReference, EngineError, Grants, Helm, HelmConfig, Options, Outcome, RegistryConfig, Release, ReleaseReference,
+    RenderAnswer, RenderRequest, TemplateEngine,
+};
+use sutler_kubernetes::{ClusterConfig, Clusters, ClustersConfig};
+use sutler_model::{Application, Call, Effective, Identifier, Layer, Mode, Owner};
+use sutler_testkit::cluster::Emulator;
+use sutler_testkit::registry::{Registry, RegistryOptions};
+
+/// A tar.gz of files.
+pub(crate) fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    for (name, data) in files {
+        let mut header = tar::Header::new_gnu();
+        // `set_path` refuses what hostile archives hold.
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_size(data.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        tar.append(&header, *data).unwrap();
+    }
+    let mut gzip = tar.into_inner().unwrap();
+    gzip.flush().unwrap();
+    gzip.finish().unwrap()
+}
+
+/// A chart that holds nothing but what the host reads.
+pub(crate) fn chart(name: &str, version: &str) -> Vec<u8> {
+    let meta = format!("apiVersion: v2\nname: {name}\nversion: {version}\nappVersion: 1.10\n");
+    archive(&[
+        (&format!("{name}/Chart.yaml"), meta.as_bytes()),
+        (&format!("{name}/values.yaml"), b"replicas: 1\nmode: 0644\n"),
+        (&format!("{name}/values.schema.json"), b"{\"type\":\"object\"}"),
+        (&format!("{name}/templates/x.yaml"), b"kind: {{ .Values.kind }}\n"),
+    ])
+}
+
+type Render = Box<dyn Fn(&RenderRequest) -> Result<RenderAnswer, EngineError> + Send + Sync>;
+
+/// Answers what the test sets.
+pub(crate) struct FakeEngine {
+    pub(crate) render: Mutex<Render>,
+    pub(crate) requests: Mutex<Vec<RenderRequest>>,
+}
+
+impl TemplateEngine for FakeEngine {
+    fn render(&self, request: RenderRequest) -> BoxFuture<'_, Result<RenderAnswer, EngineError>> {
+        let answer = (self.render.lock().unwrap())(&request);
+        self.requests.lock().unwrap().push(request);
+        Box::pin(async move { answer })
+    }
+}
+
+/// A manifest as Helm prints it.
+pub(crate) fn manifest(objects: &[Value]) -> String {
+    objects.iter().enumerate().map(|(i, o)| format!("---\n# Source: app/templates/{i}.yaml\n{o}\n")).collect()
+}
+
+pub(crate) fn answer(objects: &[Value]) -> RenderAnswer {
+    serde_json::from_value(json!({
+        "manifest": manifest(objects), "notes": "hello",
+        "chart": {"metadata": {"name": "app", "version": "1.0.0"}, "templates": [], "values": {}, "files": []},
+    }))
+    .unwrap()
+}
+
+pub(crate) fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
+}
+
+pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}},
+        },
+    })
+}
+
+pub(crate) fn owner(application: &str) -> Owner {
+    let id = |s: &str| Identifier::parse(s).unwrap();
+    Owner {
+        application: Application { id: id(application), environment: id("prod"), tenant: Some(id("acme")), instance: None },
+        pair: "deployment/ksml".parse().unwrap(),
+    }
+}
+
+pub(crate) fn call(mode: Mode) -> Call {
+    Call {
+        plugin: "ksml".parse().unwrap(),
+        owner: owner("orders"),
+        mode,
+        request_id: "r-1".into(),
+        deadline: Instant::now() + Duration::from_secs(20),
+    }
+}
+
+pub(crate) fn grants(json: Value) -> Effective<Grants> {
+    Effective::new(vec![(Layer::Plugin("ksml".into()), Arc::new(serde_json::from_value(json).unwrap()))])
+}
+
+pub(crate) fn helm(
+    folder: &std::path::Path,
+    registries: &BTreeMap<String, RegistryConfig>,
+    kubeconfig: Option<String>,
+    engine: Arc<FakeEngine>,
+) -> Helm {
+    let file = folder.join("kubeconfig");
+    std::fs::write(&file, kubeconfig.unwrap_or_default()).unwrap();
+    let cluster = ClusterConfig { kubeconfig: Some(file), ..ClusterConfig::default() };
+    let clusters = ClustersConfig { clusters: BTreeMap::from([("default".into(), cluster)]), ..ClustersConfig::default() };
+    let config: HelmConfig = serde_json::from_value(json!({"cache-folder": folder.join("charts"), "timeout-seconds": 5})).unwrap();
+    Helm::new(&config, registries, Arc::new(Clusters::new(&clusters).unwrap()), engine).unwrap()
+}
+
+pub(crate) fn engine() -> Arc<FakeEngine> {
+    Arc::new(FakeEngine { render: Mutex::new(Box::new(|_| Ok(RenderAnswer::default()))), requests: Mutex::default() })
+}
+
+/// A registry with one chart, a cluster with namespace `ns`, and Helm between them.
+pub(crate) struct World {
+    pub(crate) cluster: Emulator,
+    pub(crate) engine: Arc<FakeEngine>,
+    pub(crate) helm: Helm,
+    pub(crate) chart: ChartReference,
+    pub(crate) grants: Effective<Grants>,
+    _registry: Registry,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        let registry = Registry::start(RegistryOptions::default()).await;
+        let pushed = registry.push_archive(chart("app", "1.0.0"), "charts/app").unwrap();
+        let cluster = Emulator::start().await;
+        cluster.seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}));
+        let folder = tempfile::tempdir().unwrap();
+        let plain = serde_json::from_value(json!({"plain-http": true})).unwrap();
+        let registries = BTreeMap::from([(registry.host(), plain)]);
+        let engine = engine();
+        let helm = helm(folder.path(), &registries, Some(cluster.kubeconfig()), engine.clone());
+        let chart = ChartReference { url: pushed.url.clone(), version: Some("1.0.0".into()), digest: None };
+        let grants = grants(json!({"charts": [pushed.url], "namespaces": ["ns", "new"]}));
+        Self { cluster, engine, helm, chart, grants, _registry: registry, _folder: folder }
+    }
+
+    pub(crate) fn renders(&self, objects: &[Value]) {
+        self.answers(answer(objects));
+    }
+
+    pub(crate) fn answers(&self, answer: RenderAnswer) {
+        *self.engine.render.lock().unwrap() = Box::new(move |_| Ok(answer.clone()));
+    }
+
+    pub(crate) async fn upgrade(&self) -> Result<Outcome, sutler_helm::Error> {
+        self.upgrade_with("{}", Options::default()).await
+    }
+
+    pub(crate) async fn upgrade_with(&self, values: &str, options: Options) -> Result<Outcome, sutler_helm::Error> {
+        self.helm.upgrade(&call(Mode::Apply), &self.grants, &self.chart, &of("app"), values, options).await
+    }
+
+    pub(crate) async fn installed(&self, objects: &[Value]) -> Release {
+        self.renders(objects);
+        done(self.upgrade().await.unwrap())
+    }
+
+    /// Past Helm.
+    pub(crate) async fn delete(&self, path: &str) {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let client = reqwest::Client::builder().tls_backend_preconfigured(tls).build().unwrap();
+        assert!(client.delete(self.cluster.url() + path).send().await.unwrap().status().is_success());
+    }
+
+    pub(crate) fn writes(&self) -> Vec<String> {
+        self.cluster.requests().iter().filter(|r| r.writes()).map(|r| format!("{} {}", r.method, r.path)).collect()
+    }
+}
+
+pub(crate) fn of(name: &str) -> ReleaseReference {
+    ReleaseReference { cluster: None, namespace: "ns".into(), name: name.into() }
+}
+
+pub(crate) fn done(outcome: Outcome) -> Release {
+    match outcome {
+        Outcome::Done(release) => release,
+        Outcome::InProgress(why) => panic!("in progress: {why}"),
+    }
+}
