@@ -1,1 +1,20 @@
-//! What tests share: emulators and hostile guests. Never used by the host.
+//! What tests share: an emulated cluster, a chart registry, a control plane, hostile plugins, and the built binary.
+//! It never is part of the host, and what passes here is not shown to work on a real cluster.
+
+pub mod cluster;
+pub mod control_plane;
+mod guests;
+mod host;
+pub mod http;
+mod net;
+mod real;
+pub mod registry;
+mod tls;
+
+pub use guests::{
+    core_module, future_version, guest, hostile, no_exports, random_bytes, target_dir, truncated,
+    unknown_import, wrong_export_type,
+};
+pub use host::{SutlerProcess, sutler_binary};
+pub use real::{RealWorld, real};
+pub use tls::{TestAuthority, TestCertificate};
