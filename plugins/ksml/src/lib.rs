@@ -236,7 +236,7 @@ fn actual(
         Error::new("foreign-release", why)
     };
     let mut recorded = release.values.pointer(values::RECORD).cloned().ok_or_else(foreign)?;
-    let settings: Settings = serde_json::from_value(recorded.clone())?;
+    let settings = Settings::recorded(recorded.clone())?;
     let mut warnings = Vec::new();
     if let Some(told) = of.settings()
         && let Some(pointer) = secrets::pointer(&told.kafka.security)

@@ -125,17 +125,13 @@ pub enum Security {
     /// A client certificate, all in PEM.
     Pem {
         certificate: String,
-        /// Not in what is recorded of an application, so that reading does not ask for it.
-        #[serde(default)]
-        #[schemars(required, extend("writeOnly" = true))]
+        #[schemars(extend("writeOnly" = true))]
         key: Secret,
         ca: String,
     },
     Sasl {
         username: String,
-        /// Not in what is recorded of an application, so that reading does not ask for it.
-        #[serde(default)]
-        #[schemars(required, extend("writeOnly" = true))]
+        #[schemars(extend("writeOnly" = true))]
         password: Secret,
         #[serde(default)]
         mechanism: Mechanism,
@@ -187,6 +183,23 @@ impl Mechanism {
 const ROOM: usize = 1_000_000;
 
 impl Settings {
+    /// From what is recorded of an application, which has no secret in it: an empty one stands for it.
+    ///
+    /// # Errors
+    /// `unreadable-answer` where the record is of another version.
+    pub fn recorded(mut record: Value) -> Result<Self> {
+        if let Some(Value::Object(security)) = record.pointer_mut("/kafka/security") {
+            let secret = match security.get("type").and_then(Value::as_str) {
+                Some("pem") => "key",
+                _ => "password",
+            };
+            if security.get("type").is_some_and(|t| t != "none") {
+                security.insert(secret.into(), "".into());
+            }
+        }
+        Ok(serde_json::from_value(record)?)
+    }
+
     /// What the schema cannot say.
     ///
     /// # Errors

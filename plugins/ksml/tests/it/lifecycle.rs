@@ -76,6 +76,16 @@ fn a_secret_goes_into_a_secret_and_nowhere_else() {
 }
 
 #[test]
+fn a_caller_that_keeps_no_secrets_sees_no_drift() {
+    let mut s = session();
+    s.apply(Create, pem("TOP-SECRET"), NONE).unwrap();
+    let mut kept = pem("TOP-SECRET");
+    kept["kafka"]["security"].as_object_mut().unwrap().remove("key");
+    let seen = s.inspect(kept.clone(), NONE).unwrap();
+    assert_eq!((&seen["settings"], &seen["differences"]), (&kept, &json!([])));
+}
+
+#[test]
 fn a_new_secret_starts_the_pods_anew_and_an_equal_one_does_not() {
     let mut s = session();
     assert_eq!(s.apply(Create, pem("a"), NONE).unwrap()["revision"], 1);
@@ -208,6 +218,7 @@ fn secrets_are_marked_and_unknown_settings_refused() {
     let text = settings.to_string();
     assert_eq!(text.matches("\"writeOnly\":true").count(), 2);
     assert_eq!(settings["additionalProperties"], false);
+    assert!(text.contains(r#""required":["type","certificate","key","ca"]"#), "{text}");
     assert!(text.len() < 64 << 10);
     assert_eq!(outputs["required"].as_array().unwrap().len(), 7);
     assert_eq!(steps, ["release", "ready"]);

@@ -20,7 +20,7 @@ pub(crate) struct Standing {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) secret_outputs: Option<Value>,
     /// Cancel has taken it back.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) undone: bool,
 }
 
