@@ -56,9 +56,9 @@ until curl -sf --cacert "$root/ca.crt" -u "$user:$password" "https://$tls/v2/" >
 
 cat > "$root/env" <<ENV
 SUTLER_REAL_REGISTRY=$plain
-SUTLER_REAL_TLS_REGISTRY=$tls
-SUTLER_REAL_TLS_CA=$root/ca.crt
-SUTLER_REAL_TLS_USER=$user
-SUTLER_REAL_TLS_PASSWORD=$password
+SUTLER_REAL_REGISTRY_TLS=$tls
+SUTLER_REAL_REGISTRY_CA=$root/ca.crt
+SUTLER_REAL_REGISTRY_USER=$user
+SUTLER_REAL_REGISTRY_PASSWORD=$password
 ENV
 echo "registries: $plain (plain), $tls (TLS, htpasswd)"

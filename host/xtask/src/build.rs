@@ -12,8 +12,6 @@ use crate::{engine, guests};
 pub struct Built {
     /// The host's binary.
     pub host: PathBuf,
-    /// The plugins' components.
-    pub plugins: Vec<PathBuf>,
 }
 
 pub fn everything(project: &Project, release: bool) -> Result<Built> {
@@ -24,7 +22,7 @@ pub fn everything(project: &Project, release: bool) -> Result<Built> {
     for plugin in &plugins {
         println!("plugin:  {}", plugin.display());
     }
-    Ok(Built { host, plugins })
+    Ok(Built { host })
 }
 
 pub fn host(project: &Project, engine: &std::path::Path, release: bool) -> Result<PathBuf> {

@@ -16,7 +16,10 @@ pub fn run(project: &Project, args: &DemoArgs) -> Result<()> {
     demo.arg("--chart").arg(project.root.join("examples/charts/ksml"));
     if let (Some(cluster), Some(registry)) = (&args.cluster, &args.registry) {
         let program = project.target.join("ksml-runner");
-        call(std::process::Command::new(project.root.join("host/testkit/images/ksml-runner/build.sh")).arg(&program))?;
+        call(
+            std::process::Command::new(project.root.join("host/testkit/images/ksml-runner/build.sh"))
+                .arg(&program),
+        )?;
         demo.arg("--cluster").arg(cluster).arg("--registry").arg(registry).arg("--program").arg(program);
     }
     if args.keep {

@@ -1,4 +1,5 @@
-//! Rust guests: every crate of `plugins/` and `examples/rust-*` that is a cdylib becomes a component.
+//! Rust guests: every crate of `plugins/`, `examples/rust-*` and `host/testkit/guests` that is a cdylib becomes a
+//! component.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,18 +43,35 @@ pub fn build(project: &Project, only: Option<&str>) -> Result<Vec<PathBuf>> {
     }
     match only {
         Some(name) if components.is_empty() => bail!("no guest crate is named {name}"),
-        _ => Ok(components),
+        Some(_) => {}
+        None => remove_others(project, &components)?,
     }
+    Ok(components)
 }
 
-/// The guest workspace, and each Rust example that is a workspace of its own.
+/// A plugin that was renamed or removed must not be served any more.
+fn remove_others(project: &Project, components: &[PathBuf]) -> Result<()> {
+    let folder = project.target.join("plugins");
+    for entry in fs::read_dir(&folder).into_iter().flatten() {
+        let file = entry?.path();
+        if file.extension().is_some_and(|e| e == "wasm") && !components.contains(&file) {
+            fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The guest workspace, and each workspace of its own among the Rust examples and the tests' guests.
 pub fn manifests(project: &Project) -> Result<Vec<PathBuf>> {
     let mut found = vec![project.root.join("plugins/Cargo.toml")];
-    let examples = project.root.join("examples");
-    if examples.is_dir() {
-        for entry in fs::read_dir(&examples).context("listing the examples")? {
+    for (folder, prefix) in [("examples", "rust-"), ("host/testkit/guests", "")] {
+        let folder = project.root.join(folder);
+        if !folder.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))? {
             let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with("rust-") {
+            if entry.file_name().to_string_lossy().starts_with(prefix) {
                 found.push(entry.path().join("Cargo.toml"));
             }
         }

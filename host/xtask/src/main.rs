@@ -17,6 +17,7 @@ mod tidy;
 mod tools;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -99,9 +100,19 @@ pub struct DemoArgs {
     pub registry: Option<String>,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}"); // without the backtrace that RUST_BACKTRACE would add
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> anyhow::Result<()> {
     let project = Project::find()?;
-    match Cli::parse().chore {
+    match chore {
         Chore::BuildGuests { only } => {
             for component in guests::build(&project, only.as_deref())? {
                 println!("{}", component.display());
