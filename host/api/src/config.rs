@@ -1,0 +1,99 @@
+//! `[api]` of sutler.toml.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::ApiError;
+
+/// Limits and habits of the HTTP side. Everything has a default.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ApiConfig {
+    /// What every route begins with, such as `/provisioner`; `/healthz` and `/readyz` answer at the root as well.
+    pub base_path: String,
+    /// `refuse` answers 400 for a field of the envelope that is not known; `ignore` drops it.
+    pub unknown_fields: UnknownFields,
+    /// The largest body of a request, in bytes (413 beyond it).
+    pub max_body_bytes: usize,
+    /// How deep a body may be nested, 8 to 128 (400 beyond it).
+    pub max_depth: usize,
+    /// The largest header section of a request, in bytes, 8192 to 1048576 (431 beyond it).
+    pub max_header_bytes: u32,
+    /// How long a client may take to send its headers, in seconds; the connection is closed then.
+    pub header_timeout_seconds: u64,
+    /// How long a client may take to send its body, in seconds (408 then).
+    pub body_timeout_seconds: u64,
+    /// Requests worked on at once (503 with Retry-After beyond it); health, metrics and logs do not count.
+    pub max_concurrent_requests: usize,
+    /// Streams of logs open at once (503 with Retry-After beyond it).
+    pub max_log_streams: usize,
+    /// How long a stopping host lets running requests finish, in seconds.
+    pub shutdown_grace_seconds: u64,
+}
+
+/// What happens to a field of the envelope that is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnknownFields {
+    /// 400 with the field's path.
+    Refuse,
+    /// As if it were not there.
+    Ignore,
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        Self {
+            base_path: String::new(),
+            unknown_fields: UnknownFields::Refuse,
+            max_body_bytes: 4 * 1024 * 1024,
+            max_depth: 128,
+            max_header_bytes: 64 * 1024,
+            header_timeout_seconds: 30,
+            body_timeout_seconds: 30,
+            max_concurrent_requests: 256,
+            max_log_streams: 64,
+            shutdown_grace_seconds: 25,
+        }
+    }
+}
+
+impl ApiConfig {
+    /// # Errors
+    /// `ApiError::Config` naming the key and what it may be.
+    pub fn check(&self) -> Result<(), ApiError> {
+        let bad = |key, rule| Err(ApiError::Config { key, rule });
+        let segment =
+            |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~".contains(&b));
+        if !self.base_path.is_empty()
+            && !self.base_path.strip_prefix('/').is_some_and(|p| p.split('/').all(segment))
+        {
+            return bad(
+                "base-path",
+                "write it as /one or /one/two, of letters, digits, '-', '_', '.' and '~', without '/' at the end",
+            );
+        }
+        if !(8..=128).contains(&self.max_depth) {
+            return bad("max-depth", "use 8 to 128");
+        }
+        if !(8192..=1_048_576).contains(&self.max_header_bytes) {
+            return bad("max-header-bytes", "use 8192 to 1048576");
+        }
+        if self.max_body_bytes < 1024 {
+            return bad("max-body-bytes", "use at least 1024");
+        }
+        if self.header_timeout_seconds == 0 || self.body_timeout_seconds == 0 {
+            return bad("header-timeout-seconds and body-timeout-seconds", "use at least 1");
+        }
+        if self.max_concurrent_requests == 0 || self.max_log_streams == 0 {
+            return bad("max-concurrent-requests and max-log-streams", "use at least 1");
+        }
+        Ok(())
+    }
+
+    pub(crate) const fn body_timeout(&self) -> Duration {
+        Duration::from_secs(self.body_timeout_seconds)
+    }
+}

@@ -1,0 +1,81 @@
+//! Who calls, decided from the headers before a body is read.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use sutler_access::{Caller, Denied, Incoming};
+
+use crate::in_flight::Ticket;
+use crate::refusal::Refusal;
+use crate::state::Api;
+
+/// A caller of the provisioner API.
+pub(crate) struct CallerOf(pub(crate) Caller);
+
+/// An operator is calling the admin API.
+pub(crate) struct OperatorCalls;
+
+impl FromRequestParts<Api> for CallerOf {
+    type Rejection = Refusal;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
+        let caller = api.inner.access.load().caller(&incoming(parts)?)?;
+        remember(parts, &caller.name);
+        Ok(Self(caller))
+    }
+}
+
+impl FromRequestParts<Api> for OperatorCalls {
+    type Rejection = Refusal;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
+        let operator = api.inner.access.load().operator(&incoming(parts)?)?;
+        remember(parts, &operator.name);
+        Ok(Self)
+    }
+}
+
+/// The request's ticket, which the edge put there.
+pub(crate) struct TicketOf(pub(crate) Arc<Ticket>);
+
+impl FromRequestParts<Api> for TicketOf {
+    type Rejection = Refusal;
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Refusal> {
+        parts
+            .extensions
+            .get::<Arc<Ticket>>()
+            .cloned()
+            .map(Self)
+            .ok_or_else(|| Refusal::internal("without a ticket"))
+    }
+}
+
+fn remember(parts: &Parts, name: &Arc<str>) {
+    if let Some(ticket) = parts.extensions.get::<Arc<Ticket>>() {
+        ticket.set_caller(name.clone());
+    }
+}
+
+fn incoming(parts: &Parts) -> Result<Incoming<'_>, Denied> {
+    let text = |name: &header::HeaderName| one(&parts.headers, name).map(|v| v.and_then(|v| v.to_str().ok()));
+    // Two Authorization headers, or one that is no text: which one counts is not for us to guess.
+    let authorization = match one(&parts.headers, &header::AUTHORIZATION) {
+        Ok(None) => None,
+        Ok(Some(v)) => Some(v.to_str().map_err(|_| Denied::Malformed)?),
+        Err(()) => return Err(Denied::Malformed),
+    };
+    let host = match parts.uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => text(&header::HOST).unwrap_or_default(),
+    };
+    let present = |name: &str| parts.headers.get(name).map(|v| v.to_str().unwrap_or("unreadable"));
+    Ok(Incoming { authorization, host, origin: present("origin"), fetch_site: present("sec-fetch-site") })
+}
+
+fn one<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Result<Option<&'a header::HeaderValue>, ()> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first),
+        _ => Err(()),
+    }
+}

@@ -1,0 +1,140 @@
+//! The call broke: a status, a code, words, and where in the body.
+
+use std::borrow::Cow;
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use sutler_access::{Denied, Forbidden};
+use sutler_dispatch::CallError;
+use utoipa::ToSchema;
+
+use crate::answer::json;
+
+/// The body of every answer to a call that broke.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ErrorBody {
+    error: ErrorDetail,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ErrorDetail {
+    /// Kebab-case and stable: branch on it.
+    #[schema(example = "invalid-request")]
+    code: Cow<'static, str>,
+    /// For a person: what is wrong and what to do.
+    message: String,
+    /// JSON Pointer into the request's body, where there is one; `?name` for a query parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "/changes/0/action")]
+    path: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    body: ErrorDetail,
+    header: Option<(HeaderName, HeaderValue)>,
+    close: bool,
+}
+
+impl Refusal {
+    pub(crate) fn new(
+        status: StatusCode,
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        let body = ErrorDetail { code: code.into(), message: message.into(), path: None };
+        Self { status, body, header: None, close: false }
+    }
+
+    /// 400 at a place of the body.
+    pub(crate) fn invalid(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid-request", message).at(path)
+    }
+
+    /// 400 of the body as a whole.
+    pub(crate) fn bad_body(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid-request", message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", message)
+    }
+
+    pub(crate) fn unavailable(
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+        after: u32,
+    ) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
+            .with(header::RETRY_AFTER, HeaderValue::from(after))
+    }
+
+    pub(crate) fn internal(request_id: &str) -> Self {
+        let message = format!(
+            "this host broke while it answered; its operator finds the reason in the log under request {request_id}"
+        );
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+    }
+
+    pub(crate) fn at(mut self, path: impl Into<String>) -> Self {
+        self.body.path = Some(path.into());
+        self
+    }
+
+    pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.header = Some((name, value));
+        self
+    }
+
+    /// The rest of the body is not worth reading.
+    pub(crate) const fn closing(mut self) -> Self {
+        self.close = true;
+        self
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = json(self.status, &ErrorBody { error: self.body });
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, value);
+        }
+        if self.close {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        if denied.wants_token() {
+            return Self::new(StatusCode::UNAUTHORIZED, "unauthorized", denied.to_string())
+                .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"sutler\""));
+        }
+        Self::new(StatusCode::FORBIDDEN, "forbidden", denied.to_string())
+    }
+}
+
+impl From<Forbidden> for Refusal {
+    fn from(forbidden: Forbidden) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", forbidden.to_string()).at(forbidden.path)
+    }
+}
+
+impl From<CallError> for Refusal {
+    fn from(error: CallError) -> Self {
+        let message = error.to_string();
+        match error {
+            CallError::Overloaded { retry_after_seconds, .. } => {
+                Self::unavailable("overloaded", message, retry_after_seconds.max(1))
+            }
+            CallError::Stopping => Self::unavailable("stopping", message, 1),
+            CallError::Unavailable(_) => Self::unavailable("unavailable", message, 5),
+            CallError::NotFound(_) => Self::not_found(message),
+            CallError::Forbidden(_) => Self::new(StatusCode::FORBIDDEN, "forbidden", message),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Which routes there are.
+
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use axum::{Extension, Router};
+use utoipa::OpenApi as _;
+use utoipa::openapi::ServerBuilder;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::refusal::Refusal;
+use crate::state::Api;
+use crate::{admin, edge, health, logs, openapi, work};
+
+/// The provisioner API, for callers.
+pub fn router(api: &Api) -> Router {
+    let routes = OpenApiRouter::with_openapi(openapi::Document::openapi())
+        .routes(routes!(work::plan))
+        .routes(routes!(work::apply))
+        .routes(routes!(work::inspect))
+        .routes(routes!(health::handles))
+        .routes(routes!(logs::logs))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::readyz_pair))
+        .routes(routes!(openapi::openapi));
+    finish(api, routes)
+}
+
+/// The admin API, for operators, on a listener of its own.
+pub fn admin_router(api: &Api) -> Router {
+    let routes = OpenApiRouter::with_openapi(openapi::Document::openapi())
+        .routes(routes!(admin::plugins))
+        .routes(routes!(admin::faults))
+        .routes(routes!(admin::reload))
+        .routes(routes!(admin::metrics))
+        .routes(routes!(health::healthz))
+        .routes(routes!(openapi::openapi));
+    finish(api, routes)
+}
+
+fn finish(api: &Api, routes: OpenApiRouter<Api>) -> Router {
+    let (routes, mut document) = routes.split_for_parts();
+    let base = api.inner.config.base_path.as_str();
+    if !base.is_empty() {
+        document.servers = Some(vec![ServerBuilder::new().url(base).build()]);
+    }
+    let rendered = openapi::Rendered(document.to_json().unwrap_or_default().into());
+    let routes = if base.is_empty() {
+        routes
+    } else {
+        // What watches a process knows no base path.
+        Router::new()
+            .nest(base, routes)
+            .route("/healthz", get(health::healthz))
+            .route("/readyz", get(health::readyz))
+    };
+    routes
+        .fallback(no_route)
+        .method_not_allowed_fallback(other_method)
+        .layer(Extension(rendered))
+        .layer(from_fn_with_state(api.clone(), edge::edge))
+        // body::read limits each body, with words.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(api.clone())
+}
+
+async fn no_route(request: Request) -> Refusal {
+    let path: String = request.uri().path().chars().take(80).collect();
+    Refusal::not_found(format!("there is no route {path}; GET /openapi.json lists them"))
+}
+
+async fn other_method(request: Request) -> Refusal {
+    let message = format!(
+        "this route does not take {}; the Allow header says what it takes",
+        request.method().as_str().chars().take(20).collect::<String>()
+    );
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", message)
+}

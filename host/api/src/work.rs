@@ -1,0 +1,78 @@
+//! `POST /plan`, `/apply`, `/inspect`.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use tracing::Instrument as _;
+
+use crate::answer::{ApplyAnswer, InspectAnswer, PlanAnswer, json};
+use crate::body;
+use crate::extract::{CallerOf, TicketOf};
+use crate::openapi::CallErrors;
+use crate::refusal::Refusal;
+use crate::request::{ApplyBody, Envelope as _, InspectBody, PlanBody};
+use crate::state::Api;
+
+/// Say what apply would do; change nothing.
+///
+/// Two equal calls give equal answers.
+#[utoipa::path(post, path = "/plan", tag = "provisioner", request_body = PlanBody,
+    responses((status = 200, description = "The plan, or why the work failed", body = PlanAnswer), CallErrors))]
+pub(crate) async fn plan(
+    State(api): State<Api>,
+    CallerOf(caller): CallerOf,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, bytes) = request.into_parts();
+    let bytes = body::read(&parts, bytes, &api.inner.config).await?;
+    let request = PlanBody::parse(&bytes, &api.inner.config)?.into_request()?;
+    caller.allows(&request.application)?;
+    let outcome = api.inner.provisioner.plan(request).await?;
+    Ok(json(StatusCode::OK, &PlanAnswer::from(outcome)))
+}
+
+/// Do the work.
+///
+/// It is safe to repeat. It goes on where the client goes away: repeat the call to read its result.
+#[utoipa::path(post, path = "/apply", tag = "provisioner", request_body = ApplyBody,
+    responses((status = 200, description = "What was reached, or why the work failed", body = ApplyAnswer), CallErrors))]
+pub(crate) async fn apply(
+    State(api): State<Api>,
+    CallerOf(caller): CallerOf,
+    TicketOf(ticket): TicketOf,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, bytes) = request.into_parts();
+    let bytes = body::read(&parts, bytes, &api.inner.config).await?;
+    let (request, plan_hash) = ApplyBody::parse(&bytes, &api.inner.config)?.into_request()?;
+    drop(bytes);
+    caller.allows(&request.application)?;
+    // A task of its own, since dropping the connection must not stop the work between two writes. The ticket keeps
+    // it among the running requests, so a stopping host waits for it.
+    let provisioner = api.inner.provisioner.clone();
+    let kept = ticket.clone();
+    let work = async move {
+        let outcome = provisioner.apply(request, plan_hash).await;
+        drop(kept);
+        outcome
+    };
+    let joined = tokio::spawn(work.in_current_span()).await;
+    let outcome = joined.map_err(|_| Refusal::internal(ticket.request_id()))??;
+    Ok(json(StatusCode::OK, &ApplyAnswer::from(outcome)))
+}
+
+/// Look at what is there; change nothing.
+#[utoipa::path(post, path = "/inspect", tag = "provisioner", request_body = InspectBody,
+    responses((status = 200, description = "What is there, or why the work failed", body = InspectAnswer), CallErrors))]
+pub(crate) async fn inspect(
+    State(api): State<Api>,
+    CallerOf(caller): CallerOf,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, bytes) = request.into_parts();
+    let bytes = body::read(&parts, bytes, &api.inner.config).await?;
+    let inquiry = InspectBody::parse(&bytes, &api.inner.config)?.into_inquiry()?;
+    caller.allows(&inquiry.application)?;
+    let outcome = api.inner.provisioner.inspect(inquiry).await?;
+    Ok(json(StatusCode::OK, &InspectAnswer::from(outcome)))
+}

@@ -1,0 +1,342 @@
+//! A host behind the API that does what the request's id says.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request as HttpRequest, Response};
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use http_body_util::BodyExt as _;
+use serde_json::json;
+use sutler_access::{Access, AccessConfig, CallerConfig, OperatorConfig, hash_token};
+use sutler_api::{Api, ApiConfig};
+use sutler_dispatch::{
+    CallError, Failed, HandleView, ObservedView, Outcome, PlanView, PlannedField, PlannedView, PluginView,
+    Provisioner,
+};
+use sutler_logs::{LogLine, StreamOptions};
+use sutler_model::{
+    Action, Applied, Difference, DifferenceClass, Failure, Fault, FaultKind, FieldChange, Identifier,
+    Inquiry, Pair, Presence, Request, Step,
+};
+use tokio::sync::Notify;
+use tower::ServiceExt as _;
+
+#[derive(Default)]
+pub(crate) struct Fake {
+    pub(crate) plans: Mutex<Vec<Request>>,
+    pub(crate) inquiries: Mutex<Vec<(Inquiry, StreamOptions)>>,
+    pub(crate) lost: Mutex<Vec<Pair>>,
+    pub(crate) not_ready: Mutex<Vec<String>>,
+    pub(crate) pairs: Mutex<Vec<Pair>>,
+    /// Lets go of requests named `slow`.
+    pub(crate) go: Notify,
+    /// Told when an apply has finished.
+    pub(crate) applied: Notify,
+}
+
+pub(crate) fn id(s: &str) -> Identifier {
+    Identifier::parse(s).unwrap()
+}
+
+fn steps() -> Vec<Step> {
+    vec![Step { name: "install".into(), title: "Install the chart".into(), timeout_seconds: 60 }]
+}
+
+fn applied() -> Vec<Applied> {
+    vec![Applied {
+        resource: id("main"),
+        outputs: json!({"url": "http://orders"}),
+        secret_outputs: json!({"password": "hunter2"}),
+    }]
+}
+
+impl Fake {
+    async fn obey(&self, request_id: &str) -> Result<(), Result<Failed, CallError>> {
+        match request_id {
+            "fail" => {
+                let failure = Failure::new("quota-exceeded", "the namespace has no room for 4 cores")
+                    .on("main")
+                    .at("/size");
+                Err(Ok(Failed { failure, applied: applied(), fault_id: None }))
+            }
+            "fault" => {
+                let failure = Failure::new("plugin-fault", "plugin ksml broke").retryable();
+                Err(Ok(Failed { failure, applied: Vec::new(), fault_id: Some("flt_0123456789ab".into()) }))
+            }
+            "overloaded" => Err(Err(CallError::Overloaded {
+                what: "plugin ksml".into(),
+                limit: 4,
+                retry_after_seconds: 7,
+            })),
+            "stopping" => Err(Err(CallError::Stopping)),
+            "unavailable" => Err(Err(CallError::Unavailable("the cluster is away".into()))),
+            "panic" => panic!("as the test asked"),
+            "slow" => {
+                self.go.notified().await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn outcome<T>(obeyed: Result<(), Result<Failed, CallError>>, value: impl FnOnce() -> T) -> Outcome<T> {
+    match obeyed {
+        Ok(()) => Ok(Ok(value())),
+        Err(Ok(failed)) => Ok(Err(failed)),
+        Err(Err(error)) => Err(error),
+    }
+}
+
+impl Provisioner for Fake {
+    fn plan(&self, request: Request) -> BoxFuture<'_, Outcome<PlanView>> {
+        Box::pin(async move {
+            let obeyed = self.obey(request.id.as_str()).await;
+            self.plans.lock().unwrap().push(request);
+            let field = |path: &str, sensitive| PlannedField {
+                change: FieldChange { path: path.into(), before: None, after: Some(json!("seen")) },
+                after_unknown: false,
+                sensitive,
+                requires_replace: false,
+            };
+            outcome(obeyed, || PlanView {
+                plan_hash: "ab12".into(),
+                changes: vec![PlannedView {
+                    resource: id("main"),
+                    action: Action::Create,
+                    fields: vec![field("/size", false), field("/password", true)],
+                    warnings: vec!["it is small".into()],
+                }],
+                steps: steps(),
+            })
+        })
+    }
+    fn apply(&self, request: Request, plan_hash: Option<String>) -> BoxFuture<'_, Outcome<Vec<Applied>>> {
+        Box::pin(async move {
+            let obeyed = self.obey(request.id.as_str()).await;
+            self.applied.notify_one();
+            if plan_hash.as_deref() == Some("old") {
+                return Ok(Err(Failed {
+                    failure: Failure::new("plan-stale", "plan again"),
+                    applied: Vec::new(),
+                    fault_id: None,
+                }));
+            }
+            outcome(obeyed, applied)
+        })
+    }
+    fn inspect(&self, inquiry: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>> {
+        Box::pin(async move {
+            let obeyed = self.obey(inquiry.id.as_str()).await;
+            outcome(obeyed, || {
+                let drift = Difference {
+                    at: "/size".into(),
+                    class: DifferenceClass::ForeignOwner,
+                    expected: Some(json!("S")),
+                    actual: Some(json!("XL")),
+                };
+                vec![ObservedView {
+                    resource: id("main"),
+                    presence: Presence::Present,
+                    settings: Some(json!({"size": "XL"})),
+                    outputs: None,
+                    drift: vec![drift],
+                    warnings: Vec::new(),
+                }]
+            })
+        })
+    }
+    fn logs(
+        &self,
+        inquiry: Inquiry,
+        options: StreamOptions,
+    ) -> BoxFuture<'_, Outcome<BoxStream<'static, LogLine>>> {
+        Box::pin(async move {
+            let line = |pod: &str, second: u32, text: &str| LogLine::Line {
+                pod: pod.into(),
+                container: "ksml".into(),
+                timestamp: format!("2026-01-31T12:00:0{second}.000000001Z"),
+                text: text.into(),
+            };
+            let gap = LogLine::Gap {
+                pod: "orders-0".into(),
+                container: "ksml".into(),
+                from: Some("2026-01-31T12:00:01Z".into()),
+                to: None,
+                reason: "the log was rotated".into(),
+            };
+            let name = inquiry.application.id.as_str().to_owned();
+            let follow = options.follow;
+            self.inquiries.lock().unwrap().push((inquiry, options));
+            match name.as_str() {
+                "nothing" => return Err(CallError::NotFound("no pod is there".into())),
+                "forbidden" => {
+                    return Ok(Err(Failed {
+                        failure: Failure::new("not-granted", "logs of acme are not granted"),
+                        applied: Vec::new(),
+                        fault_id: None,
+                    }));
+                }
+                "unhandled" => {
+                    return Ok(Err(Failed {
+                        failure: Failure::new("pair-not-handled", "nobody handles it"),
+                        applied: Vec::new(),
+                        fault_id: None,
+                    }));
+                }
+                "broken" => {
+                    return Ok(Err(Failed {
+                        failure: Failure::new("plugin-fault", "it broke"),
+                        applied: Vec::new(),
+                        fault_id: None,
+                    }));
+                }
+                _ => {}
+            }
+            let lines = stream::iter([
+                line("orders-0", 1, "one"),
+                line("orders-0", 1, "two \"quoted\""),
+                gap,
+                line("orders-1", 2, "three"),
+            ]);
+            Ok(Ok(if follow { lines.chain(stream::pending()).boxed() } else { lines.boxed() }))
+        })
+    }
+    fn handles(&self) -> Vec<HandleView> {
+        let view = |pair: &Pair| HandleView {
+            pair: pair.clone(),
+            summary: "KSML".into(),
+            settings_schema: json!({"type": "object"}),
+            outputs_schema: json!({"type": "object"}),
+            steps: steps(),
+            logs: true,
+            plugin: "ksml".into(),
+            version: "0.1.0".into(),
+            digest: "sha256:00".into(),
+            health: if pair.type_name.as_str() == "sick" { "quarantined" } else { "ok" },
+        };
+        self.pairs.lock().unwrap().iter().map(view).collect()
+    }
+    fn plugins(&self) -> Vec<PluginView> {
+        vec![
+            PluginView {
+                name: "ksml".into(),
+                state: "loaded",
+                reason: None,
+                version: Some("0.1.0".into()),
+                digest: Some("sha256:00".into()),
+                pairs: vec!["deployment/ksml".parse().unwrap()],
+                faults: 1,
+            },
+            PluginView {
+                name: "bad".into(),
+                state: "broken",
+                reason: Some("it is not a component".into()),
+                version: None,
+                digest: None,
+                pairs: Vec::new(),
+                faults: 0,
+            },
+        ]
+    }
+    fn faults(&self, plugin: &str) -> Option<Vec<Fault>> {
+        (plugin == "ksml").then(|| {
+            vec![Fault {
+                id: "flt_0123456789ab".into(),
+                kind: FaultKind::Trap,
+                plugin: "ksml".into(),
+                export: "plan".into(),
+                message: "unreachable".into(),
+                frames: vec!["ksml::plan".into()],
+            }]
+        })
+    }
+    fn reload(&self) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>> {
+        Box::pin(async move { Ok(self.plugins()) })
+    }
+    fn not_ready(&self) -> Vec<String> {
+        self.not_ready.lock().unwrap().clone()
+    }
+    fn lose_pair(&self, pair: &Pair) {
+        self.lost.lock().unwrap().push(pair.clone());
+    }
+}
+
+pub(crate) fn fake() -> Arc<Fake> {
+    let fake = Fake::default();
+    *fake.pairs.lock().unwrap() = vec!["deployment/ksml".parse().unwrap(), "tool/sick".parse().unwrap()];
+    Arc::new(fake)
+}
+
+/// Caller `axual` of tenant acme with token `caller`; operator `ops` with token `operator`.
+pub(crate) fn access() -> Access {
+    let config = AccessConfig {
+        callers: vec![CallerConfig {
+            name: "axual".into(),
+            token_hash: vec![hash_token("caller")],
+            tenants: vec!["acme".into()],
+            instances: vec!["*".into()],
+        }],
+        operators: vec![OperatorConfig { name: "ops".into(), token_hash: vec![hash_token("operator")] }],
+    };
+    Access::new(&config).unwrap()
+}
+
+pub(crate) fn api(fake: &Arc<Fake>, access: Access, config: ApiConfig) -> Api {
+    Api::new(fake.clone(), access, config, None).unwrap()
+}
+
+/// The public router with tokens and default limits.
+pub(crate) fn public() -> Router {
+    sutler_api::router(&api(&fake(), access(), ApiConfig::default()))
+}
+
+pub(crate) fn post(path: &str, body: impl Into<Body>) -> HttpRequest<Body> {
+    HttpRequest::post(path)
+        .header("host", "sutler")
+        .header("authorization", "Bearer caller")
+        .header("content-type", "application/json")
+        .body(body.into())
+        .unwrap()
+}
+
+pub(crate) fn get(path: &str) -> HttpRequest<Body> {
+    HttpRequest::get(path)
+        .header("host", "sutler")
+        .header("authorization", "Bearer caller")
+        .body(Body::empty())
+        .unwrap()
+}
+
+/// A body that is fine, with this request id.
+pub(crate) fn body(request_id: &str) -> serde_json::Value {
+    json!({
+        "requestId": request_id, "kind": "deployment", "type": "ksml",
+        "application": {"id": "orders", "environment": "prod", "tenant": "acme"},
+        "changes": [{"resource": "main", "action": "create", "settings": {"size": "S"}, "previousSettings": null, "previousOutputs": null}]
+    })
+}
+
+pub(crate) async fn send(router: &Router, request: HttpRequest<Body>) -> Response<Body> {
+    tokio::time::timeout(Duration::from_secs(20), router.clone().oneshot(request)).await.unwrap().unwrap()
+}
+
+pub(crate) async fn text(response: Response<Body>) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+/// Status, the headers that matter, and the body.
+pub(crate) async fn shown(response: Response<Body>) -> String {
+    let mut out = response.status().as_u16().to_string();
+    for name in ["allow", "retry-after", "www-authenticate", "connection", "accept"] {
+        if let Some(v) = response.headers().get(name) {
+            out.push_str(&format!(" {name}: {}", v.to_str().unwrap()));
+        }
+    }
+    assert!(response.headers().contains_key("x-request-id"), "every answer has X-Request-Id");
+    assert!(response.headers().contains_key("traceparent"), "every answer has traceparent");
+    format!("{out}\n{}", text(response).await)
+}
