@@ -72,6 +72,8 @@ enum Look {
     Over,
     Waiting,
     Running,
+    /// It runs anew, and what was left of the run before is read.
+    Restarted,
     Unknown,
 }
 
@@ -171,6 +173,10 @@ impl Reader {
                     self.settle().await?;
                     self.await_run().await?;
                 }
+                Look::Restarted => {
+                    rounds = 0;
+                    continue;
+                }
                 Look::Over | Look::Waiting | Look::Running | Look::Unknown => {}
             }
             self.unfinished = None;
@@ -223,7 +229,7 @@ impl Reader {
         };
         if container.restarts > self.restarts {
             self.restarted(container.restarts, clean).await?;
-            return Ok(Look::Running);
+            return Ok(Look::Restarted);
         }
         Ok(state(&pod, container))
     }
@@ -234,7 +240,7 @@ impl Reader {
             tokio::time::sleep(LOOK).await;
             match self.look(true).await? {
                 Look::Waiting | Look::Unknown => {}
-                Look::Gone | Look::Over | Look::Running => return Ok(()),
+                Look::Gone | Look::Over | Look::Running | Look::Restarted => return Ok(()),
             }
         }
     }
