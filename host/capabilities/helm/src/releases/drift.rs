@@ -1,27 +1,22 @@
 //! Drift of a release, and what an upgrade would change.
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 use sutler_model::DifferenceClass;
 
 use super::compare::{Comparison, compare};
 use super::prepare::Plan;
 use super::record::Record;
-use super::target::Target;
+use super::target::{Target, side_by_side};
 use crate::error::Error;
 use crate::manifest::{Object, described, foreign, kept};
-
-const SIDE_BY_SIDE: usize = 8;
 
 /// Live objects against a recorded manifest: `{object, field, expected, actual, class}` each.
 pub(crate) async fn drift(target: &Target<'_>, record: &Record) -> Result<Vec<Value>, Error> {
     let objects = target.old_objects(&record.manifest).await?;
     let live = target.live(&objects).await?;
-    let found: Vec<Vec<Value>> = futures::stream::iter(objects.iter().zip(&live).map(|(o, l)| of_object(target, o, l.as_ref())))
-        .buffered(SIDE_BY_SIDE)
-        .try_collect()
-        .await?;
-    Ok(found.concat())
+    let questions = objects.iter().zip(&live).map(|(o, l)| of_object(target, o, l.as_ref()).boxed()).collect();
+    Ok(side_by_side(questions).await?.concat())
 }
 
 fn entry(object: &Object, class: DifferenceClass, field: &str, expected: Option<Value>, actual: Option<Value>) -> Value {
@@ -43,11 +38,8 @@ async fn of_object(target: &Target<'_>, object: &Object, live: Option<&Value>) -
 
 /// What an upgrade would do, object by object.
 pub(crate) async fn preview(target: &Target<'_>, plan: &Plan) -> Result<Value, Error> {
-    let changed: Vec<Value> =
-        futures::stream::iter(plan.objects.iter().zip(&plan.live).map(|(o, l)| change(target, o, l.as_ref())))
-            .buffered(SIDE_BY_SIDE)
-            .try_collect()
-            .await?;
+    let questions = plan.objects.iter().zip(&plan.live).map(|(o, l)| change(target, o, l.as_ref()).boxed()).collect();
+    let changed = side_by_side(questions).await?;
     let mut objects = Vec::new();
     for crd in &plan.crds {
         let action = if target.get(&crd.reference).await?.is_some() { "none" } else { "create" };
@@ -84,15 +76,12 @@ async fn change(target: &Target<'_>, object: &Object, live: Option<&Value>) -> R
 
 /// Whether anything that the plan applies differs from what lives.
 pub(crate) async fn drifted(target: &Target<'_>, plan: &Plan) -> Result<bool, Error> {
-    let mut checks = futures::stream::iter(plan.objects.iter().zip(&plan.live).map(async |(object, live)| match live {
-        None => Ok(true),
-        Some(live) => compare(target, object, live).await.map(|c| !c.changes.is_empty() || c.problem.is_some()),
-    }))
-    .buffered(SIDE_BY_SIDE);
-    while let Some(differs) = checks.next().await {
-        if differs? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let questions = plan.objects.iter().zip(&plan.live).map(|(o, l)| differs(target, o, l.as_ref()).boxed()).collect();
+    Ok(side_by_side(questions).await?.contains(&true))
+}
+
+async fn differs(target: &Target<'_>, object: &Object, live: Option<&Value>) -> Result<bool, Error> {
+    let Some(live) = live else { return Ok(true) };
+    let c = compare(target, object, live).await?;
+    Ok(!c.changes.is_empty() || c.problem.is_some())
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
 use sutler_kubernetes::{ApplyOptions, Cluster, Error as KubeError, Reference};
 use sutler_model::{Call, Effective, Owner};
@@ -137,7 +138,7 @@ impl Target<'_> {
 
     /// What lives under each reference, in the same order.
     pub(crate) async fn live(&self, objects: &[Object]) -> Result<Vec<Option<Value>>, Error> {
-        futures::stream::iter(objects.iter().map(|o| self.get(&o.reference))).buffered(SIDE_BY_SIDE).try_collect().await
+        side_by_side(objects.iter().map(|o| self.get(&o.reference).boxed()).collect()).await
     }
 
     pub(crate) async fn get(&self, of: &Reference) -> Result<Option<Value>, Error> {
@@ -177,6 +178,12 @@ impl Target<'_> {
         let options = ApplyOptions { field_manager: MANAGER.into(), force, dry_run };
         cluster.apply(&self.decorated(object), &options).await
     }
+}
+
+/// Answers in the order of the questions; the first error ends it. Boxed, since a stream of borrowing futures is not
+/// seen to be `Send`.
+pub(crate) async fn side_by_side<T>(questions: Vec<BoxFuture<'_, Result<T, Error>>>) -> Result<Vec<T>, Error> {
+    futures::stream::iter(questions).buffered(SIDE_BY_SIDE).try_collect().await
 }
 
 /// Whether a definition is of this kind, and then whether its objects live in namespaces.

@@ -1,5 +1,7 @@
 //! Through the public interface: charts from an emulated registry, releases on an emulated cluster.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
+
 mod archive;
 mod drift;
 mod pull;
