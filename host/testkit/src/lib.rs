@@ -1,5 +1,6 @@
 //! What tests share: an emulated cluster, a chart registry, a control plane, hostile plugins, and the built binary.
 //! It never is part of the host, and what passes here is not shown to work on a real cluster.
+#![allow(clippy::indexing_slicing, reason = "only JSON is indexed, by name: what is not there reads as null")]
 
 pub mod cluster;
 pub mod control_plane;

@@ -57,7 +57,7 @@ pub(crate) fn status(kind: &KindInfo, object: &Value, readiness: Readiness) -> O
             json!({
                 "observedGeneration": generation, "replicas": count, "updatedReplicas": count,
                 "readyReplicas": ready, "availableReplicas": ready, "unavailableReplicas": count - ready,
-                "conditions": [condition("Available", fine, "MinimumReplicasAvailable"), progressing],
+                "conditions": [condition("Available", fine, if fine { "MinimumReplicasAvailable" } else { "MinimumReplicasUnavailable" }), progressing],
             })
         }
         ("apps", "StatefulSet") => {

@@ -128,6 +128,9 @@ fn review(cluster: &Cluster, method: &Method, body: &[u8]) -> Result<Response, R
         return Err(Refusal::method());
     }
     let mut review: Value = serde_json::from_slice(body).map_err(|e| Refusal::bad_request(e.to_string()))?;
+    if !review.is_object() {
+        return Err(Refusal::bad_request("the object provided is unrecognized: it is not a JSON object"));
+    }
     let asked = &review["spec"]["resourceAttributes"];
     let text = |field: &str| asked[field].as_str().unwrap_or_default().to_owned();
     let allowed = !cluster.denies(&text("verb"), &text("resource"));

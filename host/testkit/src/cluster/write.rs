@@ -271,7 +271,7 @@ fn commit(state: &mut State, ask: &Ask, old: Option<Entry>, mut object: Value, o
     if ask.dry_run() {
         return Ok((entry.rendered(), created));
     }
-    let key = ask.key(&meta(&entry.object, "name").to_owned());
+    let key = ask.key(meta(&entry.object, "name"));
     let stored = state.put(&key, entry);
     if !status_only {
         pods::settle(state, &key);
