@@ -97,11 +97,18 @@ impl Charts {
 
     /// The chart, from memory, from disk, or from its registry.
     pub(crate) async fn get(&self, wanted: &Wanted, clock: Clock) -> Result<Arc<Chart>, RegistryError> {
+        // Waiting for somebody else's download ends with the call as well.
+        tokio::time::timeout_at(clock.deadline.into(), self.get_in_time(wanted, clock))
+            .await
+            .unwrap_or_else(|_| Err(RegistryError::TimeUsedUp(wanted.url.host().to_owned())))
+    }
+
+    async fn get_in_time(&self, wanted: &Wanted, clock: Clock) -> Result<Arc<Chart>, RegistryError> {
+        let url = &wanted.url;
         let digest = match wanted.digest {
             Some(d) => d,
-            None => self.resolve(&wanted.url, wanted.version.as_deref(), clock).await?,
+            None => self.resolve(url, wanted.version.as_deref(), clock).await?,
         };
-        let url = &wanted.url;
         let key = (url.clone(), digest);
         // One download however many ask. Where the one that downloads runs out of its time, the next goes on.
         loop {
