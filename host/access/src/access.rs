@@ -52,8 +52,12 @@ impl Scope {
             return Ok(Self::All);
         }
         let one = |t: &String| {
-            Identifier::parse(t)
-                .map_err(|e| AccessError::BadScope { at: at.into(), key, found: e.found, rule: e.rule })
+            Identifier::parse(t).map_err(|e| AccessError::BadScope {
+                at: at.into(),
+                key,
+                found: e.found,
+                rule: e.rule,
+            })
         };
         Ok(Self::Only(texts.iter().map(one).collect::<Result<_, _>>()?))
     }
@@ -69,7 +73,9 @@ impl Scope {
     fn words(&self, what: &str) -> String {
         match self {
             Self::All => format!("every {what}"),
-            Self::Only(names) if names.is_empty() => format!("calls without {what} (add {what}s = [\"…\"] to it)"),
+            Self::Only(names) if names.is_empty() => {
+                format!("calls without {what} (add {what}s = [\"…\"] to it)")
+            }
             Self::Only(names) => {
                 let names: Vec<_> = names.iter().map(|n| format!("\"{n}\"")).collect();
                 format!("{what} {}", names.join(", "))
@@ -254,7 +260,8 @@ impl Check {
         let mut out = Vec::with_capacity(hashes.len());
         for (i, text) in hashes.iter().enumerate() {
             let position = i + 1;
-            let digest: Digest = text.parse().map_err(|_| AccessError::BadHash { at: at.into(), position })?;
+            let digest: Digest =
+                text.parse().map_err(|_| AccessError::BadHash { at: at.into(), position })?;
             if let Some(other) = self.hashes.insert(digest, at.to_owned()) {
                 return Err(AccessError::HashTwice { at: at.into(), position, other });
             }

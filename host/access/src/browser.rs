@@ -25,7 +25,9 @@ pub(crate) fn refuse_browsers(incoming: &Incoming<'_>) -> Result<(), Denied> {
 fn is_loopback(host: &str) -> bool {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
-            Some((address, port)) => return address.parse::<Ipv6Addr>().is_ok_and(|a| a.is_loopback()) && port_fits(port),
+            Some((address, port)) => {
+                return address.parse::<Ipv6Addr>().is_ok_and(|a| a.is_loopback()) && port_fits(port);
+            }
             None => return false,
         },
         None => host.find(':').map_or((host, ""), |i| host.split_at(i)),

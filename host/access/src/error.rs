@@ -11,9 +11,13 @@ pub enum AccessError {
     BadName { at: String, name: String },
     #[error("{at}: no token-hash; make a token with `sutler token new` and put its hash there")]
     NoHash { at: String },
-    #[error("{at}: token-hash {position} is not sha256: and 64 lower-case hex digits; make one with `sutler token new`")]
+    #[error(
+        "{at}: token-hash {position} is not sha256: and 64 lower-case hex digits; make one with `sutler token new`"
+    )]
     BadHash { at: String, position: usize },
-    #[error("{at}: token-hash {position} belongs to {other} as well; a token has one owner, so make another one")]
+    #[error(
+        "{at}: token-hash {position} belongs to {other} as well; a token has one owner, so make another one"
+    )]
     HashTwice { at: String, position: usize, other: String },
     #[error("{at}: {key} has {found:?}: {rule}, or \"*\" for all")]
     BadScope { at: String, key: &'static str, found: String, rule: &'static str },

@@ -27,5 +27,8 @@ pub fn new_token() -> Result<Secret, AccessError> {
 
 /// Whether `digest` is among `known`; looks at all of them, whatever it finds.
 pub(crate) fn among(digest: &Digest, known: &[Digest]) -> bool {
-    known.iter().fold(subtle::Choice::from(0), |found, k| found | k.as_bytes().ct_eq(digest.as_bytes())).into()
+    known
+        .iter()
+        .fold(subtle::Choice::from(0), |found, k| found | k.as_bytes().ct_eq(digest.as_bytes()))
+        .into()
 }

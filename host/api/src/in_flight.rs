@@ -1,7 +1,7 @@
 //! Which requests run, so that a stopping host can wait for them and name those it cannot.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ struct Info {
     request_id: Arc<str>,
     started: Instant,
     caller: OnceLock<Arc<str>>,
+    reported: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -52,24 +53,38 @@ impl InFlight {
         permit: Option<OwnedSemaphorePermit>,
     ) -> Arc<Ticket> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let info =
-            Arc::new(Info { method, route, request_id, started: Instant::now(), caller: OnceLock::new() });
+        let info = Arc::new(Info {
+            method,
+            route,
+            request_id,
+            started: Instant::now(),
+            caller: OnceLock::new(),
+            reported: AtomicBool::new(false),
+        });
         self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(id, info.clone());
         Arc::new(Ticket { id, info, registry: self.clone(), _permit: permit })
     }
 
+    /// The requests that run, the longest first.
     pub(crate) fn list(&self) -> Vec<Running> {
+        self.select(|_| true)
+    }
+
+    /// Like `list`, each request once: two listeners that stop together share one account.
+    pub(crate) fn report(&self) -> Vec<Running> {
+        self.select(|i| !i.reported.swap(true, Ordering::Relaxed))
+    }
+
+    fn select(&self, which: impl Fn(&Info) -> bool) -> Vec<Running> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut list: Vec<Running> = running
-            .values()
-            .map(|i| Running {
-                method: i.method,
-                route: i.route,
-                request_id: i.request_id.clone(),
-                caller: i.caller.get().cloned(),
-                since: i.started.elapsed(),
-            })
-            .collect();
+        let shown = |i: &Arc<Info>| Running {
+            method: i.method,
+            route: i.route,
+            request_id: i.request_id.clone(),
+            caller: i.caller.get().cloned(),
+            since: i.started.elapsed(),
+        };
+        let mut list: Vec<Running> = running.values().filter(|i| which(i)).map(shown).collect();
         list.sort_by_key(|r| std::cmp::Reverse(r.since));
         list
     }

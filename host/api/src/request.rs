@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sutler_model::{Action, Application, Change, Identifier, Inquiry, Kind, Known, Pair, Request, RequestId};
 use utoipa::ToSchema;
 
 use crate::config::{ApiConfig, UnknownFields};
 use crate::refusal::Refusal;
-use crate::strict;
+use crate::strict::{self, Object};
 
 /// What `POST /plan` takes.
 #[derive(Deserialize, ToSchema)]
@@ -19,14 +19,16 @@ pub(crate) struct PlanBody {
     /// The caller's name for this call; equal for a repeat. 1 to 128 visible ASCII characters.
     #[schema(min_length = 1, max_length = 128, example = "r-1")]
     request_id: String,
+    #[serde(deserialize_with = "kind")]
     #[schema(value_type = KindName)]
     kind: Kind,
     #[serde(rename = "type")]
     #[schema(value_type = String, pattern = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", example = "ksml")]
     type_name: Identifier,
-    application: ApplicationBody,
-    #[schema(min_items = 1)]
-    changes: Vec<ChangeBody>,
+    #[schema(value_type = ApplicationBody)]
+    application: Object<ApplicationBody>,
+    #[schema(value_type = Vec<ChangeBody>, min_items = 1)]
+    changes: Vec<Object<ChangeBody>>,
 }
 
 /// What `POST /apply` takes.
@@ -36,14 +38,16 @@ pub(crate) struct ApplyBody {
     /// The caller's name for this call; equal for a repeat. 1 to 128 visible ASCII characters.
     #[schema(min_length = 1, max_length = 128, example = "r-1")]
     request_id: String,
+    #[serde(deserialize_with = "kind")]
     #[schema(value_type = KindName)]
     kind: Kind,
     #[serde(rename = "type")]
     #[schema(value_type = String, pattern = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", example = "ksml")]
     type_name: Identifier,
-    application: ApplicationBody,
-    #[schema(min_items = 1)]
-    changes: Vec<ChangeBody>,
+    #[schema(value_type = ApplicationBody)]
+    application: Object<ApplicationBody>,
+    #[schema(value_type = Vec<ChangeBody>, min_items = 1)]
+    changes: Vec<Object<ChangeBody>>,
     /// The planHash of the plan that was agreed to; the work fails `plan-stale` where it no longer holds.
     #[schema(max_length = 128)]
     plan_hash: Option<String>,
@@ -56,14 +60,16 @@ pub(crate) struct InspectBody {
     /// The caller's name for this call. 1 to 128 visible ASCII characters.
     #[schema(min_length = 1, max_length = 128, example = "r-1")]
     request_id: String,
+    #[serde(deserialize_with = "kind")]
     #[schema(value_type = KindName)]
     kind: Kind,
     #[serde(rename = "type")]
     #[schema(value_type = String, pattern = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", example = "ksml")]
     type_name: Identifier,
-    application: ApplicationBody,
-    #[schema(min_items = 1)]
-    changes: Vec<KnownBody>,
+    #[schema(value_type = ApplicationBody)]
+    application: Object<ApplicationBody>,
+    #[schema(value_type = Vec<KnownBody>, min_items = 1)]
+    changes: Vec<Object<KnownBody>>,
 }
 
 /// The category of a pair.
@@ -111,12 +117,34 @@ struct ChangeBody {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(try_from = "String")]
+#[schema(rename_all = "kebab-case")]
 enum ActionBody {
     Create,
     Update,
     Replace,
     Delete,
+}
+
+// From a text and not as serde reads an enum, which has no words for what is no text.
+impl TryFrom<String> for ActionBody {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "create" => Ok(Self::Create),
+            "update" => Ok(Self::Update),
+            "replace" => Ok(Self::Replace),
+            "delete" => Ok(Self::Delete),
+            _ => {
+                let found: String = text.chars().take(80).collect();
+                Err(format!("action {found:?} is not valid: use create, update, replace or delete"))
+            }
+        }
+    }
+}
+
+fn kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kind, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
 /// What the caller believes of one resource.
@@ -126,7 +154,8 @@ struct KnownBody {
     #[schema(value_type = String, pattern = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", example = "main")]
     resource: Identifier,
     #[serde(default)]
-    expected: Option<ExpectedBody>,
+    #[schema(value_type = Option<ExpectedBody>)]
+    expected: Option<Object<ExpectedBody>>,
 }
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -151,13 +180,13 @@ pub(crate) trait Envelope: DeserializeOwned {
     /// 400 with the place.
     fn parse(bytes: &[u8], config: &ApiConfig) -> Result<Self, Refusal> {
         match config.unknown_fields {
-            UnknownFields::Refuse => strict::parse(bytes),
+            UnknownFields::Refuse => strict::parse(bytes).map(|Object(body)| body),
             UnknownFields::Ignore => {
                 let strict::Strict(mut value) = strict::parse(bytes)?;
                 for (place, known) in Self::FIELDS {
                     keep(&mut value, place, known);
                 }
-                strict::from_value(value)
+                strict::from_value(value).map(|Object(body)| body)
             }
         }
     }
@@ -218,15 +247,15 @@ impl ApplyBody {
 impl InspectBody {
     pub(crate) fn into_inquiry(self) -> Result<Inquiry, Refusal> {
         let id = request_id(&self.request_id)?;
-        once_each(self.changes.iter().map(|c| &c.resource))?;
-        let known = |k: KnownBody| {
-            let expected = k.expected.unwrap_or_default();
+        once_each(self.changes.iter().map(|Object(c)| &c.resource))?;
+        let known = |Object(k): Object<KnownBody>| {
+            let expected = k.expected.map(|Object(e)| e).unwrap_or_default();
             Known { resource: k.resource, settings: expected.settings, outputs: expected.outputs }
         };
         Ok(Inquiry {
             id,
             pair: Pair::new(self.kind, self.type_name),
-            application: self.application.into(),
+            application: self.application.0.into(),
             resources: self.changes.into_iter().map(known).collect(),
         })
     }
@@ -241,13 +270,14 @@ impl From<ApplicationBody> for Application {
 fn request(
     id: &str,
     pair: Pair,
-    application: ApplicationBody,
-    changes: Vec<ChangeBody>,
+    application: Object<ApplicationBody>,
+    changes: Vec<Object<ChangeBody>>,
 ) -> Result<Request, Refusal> {
     let id = request_id(id)?;
-    once_each(changes.iter().map(|c| &c.resource))?;
-    let changes = changes.into_iter().enumerate().map(|(i, c)| change(i, c)).collect::<Result<_, _>>()?;
-    Ok(Request { id, pair, application: application.into(), changes })
+    once_each(changes.iter().map(|Object(c)| &c.resource))?;
+    let changes =
+        changes.into_iter().enumerate().map(|(i, Object(c))| change(i, c)).collect::<Result<_, _>>()?;
+    Ok(Request { id, pair, application: application.0.into(), changes })
 }
 
 fn request_id(text: &str) -> Result<RequestId, Refusal> {

@@ -135,7 +135,7 @@ async fn finish(
     match tokio::time::timeout(options.shutdown_grace, done).await {
         Ok(ended) => ended.map_err(std::io::Error::other).and_then(|r| r).map(|()| Vec::new()).map_err(broke),
         Err(_) => {
-            let unfinished = api.running();
+            let unfinished = api.inner.in_flight.report();
             handle.shutdown();
             for r in &unfinished {
                 tracing::warn!(

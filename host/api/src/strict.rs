@@ -1,8 +1,10 @@
 //! JSON read strictly: no key twice, at any depth; errors with the JSON Pointer of their place; suggestions.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_path_to_error::{Path, Segment};
@@ -22,6 +24,28 @@ impl<'de> Deserialize<'de> for Strict {
 pub(crate) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     let Strict(value) = Strict::deserialize(deserializer)?;
     Ok(Some(value).filter(|v| !v.is_null()))
+}
+
+/// A struct that is written as a JSON object. Without it serde takes a list of the fields' values as well.
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
 }
 
 struct StrictVisitor;
@@ -127,7 +151,24 @@ fn explain(path: &Path, error: &serde_json::Error) -> Refusal {
             format!("{} is not a field here; {}", shorten(field), suggestion(field, &known)),
         );
     }
+    if let Some((found, expected)) =
+        text.strip_prefix("invalid type: ").and_then(|t| t.split_once(", expected "))
+    {
+        return Refusal::invalid(
+            at,
+            shorten(&format!("{} is expected here, not {}", json_word(expected), json_word(found))),
+        );
+    }
     Refusal::invalid(at, shorten(text))
+}
+
+/// What JSON calls what serde calls otherwise.
+fn json_word(word: &str) -> &str {
+    match word {
+        "map" => "an object",
+        "sequence" | "a sequence" => "a list",
+        other => other,
+    }
 }
 
 /// The texts between back ticks: how serde names fields.

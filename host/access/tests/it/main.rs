@@ -26,7 +26,10 @@ fn access() -> Access {
         name = "ops"
         token-hash = ["{ops}"]
         "#,
-        old = hash_token("old"), new = hash_token("new"), all = hash_token("all"), none = hash_token("none"),
+        old = hash_token("old"),
+        new = hash_token("new"),
+        all = hash_token("all"),
+        none = hash_token("none"),
         ops = hash_token("ops"),
     );
     Access::new(&toml::from_str::<AccessConfig>(&config).unwrap()).unwrap()
@@ -67,8 +70,12 @@ fn tenants_and_instances() {
     let access = access();
     let words = |token: &str, tenant: Option<&str>, instance: Option<&str>| {
         let id = |s: &str| Identifier::parse(s).unwrap();
-        let application =
-            Application { id: id("orders"), environment: id("prod"), tenant: tenant.map(id), instance: instance.map(id) };
+        let application = Application {
+            id: id("orders"),
+            environment: id("prod"),
+            tenant: tenant.map(id),
+            instance: instance.map(id),
+        };
         match access.caller(&with(&format!("Bearer {token}"))).unwrap().allows(&application) {
             Ok(()) => "allowed".to_owned(),
             Err(e) => format!("{}: {e}", e.path),
@@ -76,13 +83,33 @@ fn tenants_and_instances() {
     };
     let check = |got: String, want: Expect| want.assert_eq(&got);
     check(words("old", Some("acme"), None), expect!["allowed"]);
-    check(words("old", Some("other"), None), expect![[r#"/application/tenant: caller axual may not act for tenant "other"; its token is for tenant "acme""#]]);
-    check(words("old", None, None), expect![[r#"/application/tenant: caller axual may not act for no tenant; its token is for tenant "acme""#]]);
-    check(words("old", Some("acme"), Some("emea")), expect![[r#"/application/instance: caller axual may not act for instance "emea"; its token is for calls without instance (add instances = ["…"] to it)"#]]);
+    check(
+        words("old", Some("other"), None),
+        expect![[
+            r#"/application/tenant: caller axual may not act for tenant "other"; its token is for tenant "acme""#
+        ]],
+    );
+    check(
+        words("old", None, None),
+        expect![[
+            r#"/application/tenant: caller axual may not act for no tenant; its token is for tenant "acme""#
+        ]],
+    );
+    check(
+        words("old", Some("acme"), Some("emea")),
+        expect![[
+            r#"/application/instance: caller axual may not act for instance "emea"; its token is for calls without instance (add instances = ["…"] to it)"#
+        ]],
+    );
     check(words("all", Some("other"), Some("emea")), expect!["allowed"]);
     check(words("all", None, None), expect!["allowed"]);
     check(words("none", None, None), expect!["allowed"]);
-    check(words("none", Some("acme"), None), expect![[r#"/application/tenant: caller none may not act for tenant "acme"; its token is for calls without tenant (add tenants = ["…"] to it)"#]]);
+    check(
+        words("none", Some("acme"), None),
+        expect![[
+            r#"/application/tenant: caller none may not act for tenant "acme"; its token is for calls without tenant (add tenants = ["…"] to it)"#
+        ]],
+    );
 }
 
 #[test]
@@ -122,7 +149,14 @@ fn without_tokens_no_browser_and_no_other_machine() {
         assert_eq!(access.caller(&incoming).is_ok(), fits, "{origin:?} {fetch_site:?}");
     }
     let address = |s: &str| s.parse().unwrap();
-    for (a, fits) in [("127.0.0.1:80", true), ("[::1]:80", true), ("[::ffff:127.0.0.1]:80", true), ("0.0.0.0:80", false), ("[::]:80", false), ("10.1.2.3:80", false)] {
+    for (a, fits) in [
+        ("127.0.0.1:80", true),
+        ("[::1]:80", true),
+        ("[::ffff:127.0.0.1]:80", true),
+        ("0.0.0.0:80", false),
+        ("[::]:80", false),
+        ("10.1.2.3:80", false),
+    ] {
         assert_eq!(access.listen_rule(address(a)).is_ok(), fits, "{a}");
         assert_eq!(access.admin_listen_rule(address(a)).is_ok(), fits, "{a}");
         assert!(self::access().listen_rule(address(a)).is_ok(), "{a} with tokens");
@@ -142,15 +176,42 @@ fn configurations_that_are_refused() {
         want.assert_eq(&got);
     };
     check("", expect!["fine"]);
-    check(&format!("[[callers]]\nname = \"a b\"\ntoken-hash = [\"{hash}\"]"), expect![[r#"access.callers "a b": the name "a b" is not valid; use 1 to 63 of a-z, A-Z, 0-9, '-', '_' and '.'"#]]);
-    check("[[callers]]\nname = \"a\"\ntoken-hash = []", expect![[r#"access.callers "a": no token-hash; make a token with `sutler token new` and put its hash there"#]]);
-    check("[[operators]]\nname = \"a\"\ntoken-hash = [\"hunter2\"]", expect![[r#"access.operators "a": token-hash 1 is not sha256: and 64 lower-case hex digits; make one with `sutler token new`"#]]);
     check(
-        &format!("[[callers]]\nname = \"a\"\ntoken-hash = [\"{hash}\"]\n[[operators]]\nname = \"b\"\ntoken-hash = [\"{hash}\"]"),
-        expect![[r#"access.operators "b": token-hash 1 belongs to access.callers "a" as well; a token has one owner, so make another one"#]],
+        &format!("[[callers]]\nname = \"a b\"\ntoken-hash = [\"{hash}\"]"),
+        expect![[
+            r#"access.callers "a b": the name "a b" is not valid; use 1 to 63 of a-z, A-Z, 0-9, '-', '_' and '.'"#
+        ]],
     );
-    check(&format!("[[callers]]\nname = \"a\"\ntoken-hash = [\"{hash}\"]\ntenants = [\"Acme\"]"), expect![[r#"access.callers "a": tenants has "Acme": use 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit, or "*" for all"#]]);
-    check(&format!("[[callers]]\nname = \"a\"\ntoken-hash = [\"{hash}\"]\ntenant = []"), expect!["unknown field `tenant`, expected one of `name`, `token-hash`, `tenants`, `instances`"]);
+    check(
+        "[[callers]]\nname = \"a\"\ntoken-hash = []",
+        expect![[
+            r#"access.callers "a": no token-hash; make a token with `sutler token new` and put its hash there"#
+        ]],
+    );
+    check(
+        "[[operators]]\nname = \"a\"\ntoken-hash = [\"hunter2\"]",
+        expect![[
+            r#"access.operators "a": token-hash 1 is not sha256: and 64 lower-case hex digits; make one with `sutler token new`"#
+        ]],
+    );
+    check(
+        &format!(
+            "[[callers]]\nname = \"a\"\ntoken-hash = [\"{hash}\"]\n[[operators]]\nname = \"b\"\ntoken-hash = [\"{hash}\"]"
+        ),
+        expect![[
+            r#"access.operators "b": token-hash 1 belongs to access.callers "a" as well; a token has one owner, so make another one"#
+        ]],
+    );
+    check(
+        &format!("[[callers]]\nname = \"a\"\ntoken-hash = [\"{hash}\"]\ntenants = [\"Acme\"]"),
+        expect![[
+            r#"access.callers "a": tenants has "Acme": use 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit, or "*" for all"#
+        ]],
+    );
+    check(
+        &format!("[[callers]]\nname = \"a\"\ntoken-hash = [\"{hash}\"]\ntenant = []"),
+        expect!["unknown field `tenant`, expected one of `name`, `token-hash`, `tenants`, `instances`"],
+    );
 }
 
 #[test]

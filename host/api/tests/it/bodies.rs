@@ -33,9 +33,13 @@ async fn fields() {
     check(post("/plan", with(|b| b["planHash"] = json!("x"))), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"planHash is not a field here; known are requestId, kind, type, application, changes","path":"/planHash"}}"#]]).await;
-    check(post("/plan", with(|b| drop(b.as_object_mut().unwrap().remove("type")))), expect![[r#"
+    check(
+        post("/plan", with(|b| drop(b.as_object_mut().unwrap().remove("type")))),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"type is missing","path":"/type"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"type is missing","path":"/type"}}"#]],
+    )
+    .await;
     check(
         post("/plan", with(|b| drop(b["application"].as_object_mut().unwrap().remove("environment")))),
         expect![[r#"
@@ -45,16 +49,16 @@ async fn fields() {
     .await;
     check(post("/plan", with(|b| b["changes"][0]["action"] = json!("destroy"))), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"unknown variant `destroy`, expected one of `create`, `update`, `replace`, `delete`","path":"/changes/0/action"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"action \"destroy\" is not valid: use create, update, replace or delete","path":"/changes/0/action"}}"#]]).await;
     check(post("/plan", with(|b| b["changes"][0]["action"] = json!(7))), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"the body is not JSON: expected value at line 1 column 90"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"a string is expected here, not integer `7`","path":"/changes/0/action"}}"#]]).await;
     check(post("/plan", with(|b| b["changes"][0]["resource"] = json!("Main"))), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"identifier \"Main\" is not valid: use 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit","path":"/changes/0/resource"}}"#]]).await;
     check(post("/plan", with(|b| b["kind"] = json!("artifact"))), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"unknown variant `artifact`, expected one of `target`, `tool`, `deployment`, `managed-resource`, `consumed-resource`","path":"/kind"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"kind \"artifact\" is not valid: use target, tool, deployment, managed-resource or consumed-resource","path":"/kind"}}"#]]).await;
     check(post("/plan", with(|b| b["type"] = json!("-"))), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"identifier \"-\" is not valid: use 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit","path":"/type"}}"#]]).await;
@@ -64,29 +68,52 @@ async fn fields() {
     check(post("/plan", with(|b| b["changes"] = json!([]))), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"changes is empty; name at least one resource","path":"/changes"}}"#]]).await;
+    check(post("/plan", with(|b| b["changes"][0] = json!(["main", "create", {}]))), expect![[r#"
+        400
+        {"error":{"code":"invalid-request","message":"an object is expected here, not a list","path":"/changes/0"}}"#]]).await;
+    check(post("/plan", with(|b| b["application"] = json!(["orders", "prod"]))), expect![[r#"
+        400
+        {"error":{"code":"invalid-request","message":"an object is expected here, not a list","path":"/application"}}"#]]).await;
+    check(post("/plan", with(|b| b["kind"] = json!({}))), expect![[r#"
+        400
+        {"error":{"code":"invalid-request","message":"a string is expected here, not an object","path":"/kind"}}"#]]).await;
     check(post("/plan", with(|b| b["changes"] = json!({}))), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"invalid type: map, expected a sequence","path":"/changes"}}"#]]).await;
-    check(post("/plan", with(|b| b["changes"] = json!([b["changes"][0], b["changes"][0]]))), expect![]).await;
-    check(post("/plan", with(|b| b["changes"][0]["settings"] = Value::Null)), expect![]).await;
-    check(post("/apply", with(|b| b["planHash"] = json!(""))), expect![]).await;
+        {"error":{"code":"invalid-request","message":"a list is expected here, not an object","path":"/changes"}}"#]]).await;
+    check(post("/plan", with(|b| b["changes"] = json!([b["changes"][0], b["changes"][0]]))), expect![[r#"
+        400
+        {"error":{"code":"invalid-request","message":"resource \"main\" is named twice; a call has one change for each resource","path":"/changes/1/resource"}}"#]]).await;
+    check(post("/plan", with(|b| b["changes"][0]["settings"] = Value::Null)), expect![[r#"
+        400
+        {"error":{"code":"invalid-request","message":"settings is missing; create needs it, if only as {}","path":"/changes/0/settings"}}"#]]).await;
+    check(post("/apply", with(|b| b["planHash"] = json!(""))), expect![[r#"
+        400
+        {"error":{"code":"invalid-request","message":"planHash is not one that POST /plan answered; leave it out or copy it from there","path":"/planHash"}}"#]]).await;
     check(
         post("/inspect", with(|b| b["changes"] = json!([{"resource": "main", "expected": {"setting": 1}}]))),
-        expect![],
+        expect![[r#"
+            400
+            {"error":{"code":"invalid-request","message":"setting is not a field here; did you mean settings?","path":"/changes/0/expected/setting"}}"#]],
     )
     .await;
     check(
         post("/inspect", with(|b| b["changes"] = json!([{"resource": "main"}, {"resource": "main"}]))),
-        expect![],
+        expect![[r#"
+            400
+            {"error":{"code":"invalid-request","message":"resource \"main\" is named twice; a call has one change for each resource","path":"/changes/1/resource"}}"#]],
     )
     .await;
 }
 
 #[tokio::test]
 async fn keys_that_are_there_twice() {
-    check(post("/plan", with(|_| ()).replacen('{', r#"{"kind":"tool","#, 1)), expect![[r#"
+    check(
+        post("/plan", with(|_| ()).replacen('{', r#"{"kind":"tool","#, 1)),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"kind is there twice; keep one","path":"/kind"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"kind is there twice; keep one","path":"/kind"}}"#]],
+    )
+    .await;
     check(post("/plan", with(|_| ()).replace(r#""size":"S""#, r#""size":"S","size":"XL""#)), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"size is there twice; keep one","path":"/changes/0/settings/size"}}"#]]).await;
@@ -101,30 +128,42 @@ async fn keys_that_are_there_twice() {
 
 #[tokio::test]
 async fn bytes() {
-    check(post("/plan", ""), expect![[r#"
+    check(
+        post("/plan", ""),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"the body is empty; send a JSON object"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"the body is empty; send a JSON object"}}"#]],
+    )
+    .await;
     check(post("/plan", "{\"kind\":"), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"the body is not JSON: EOF while parsing a value at line 1 column 8"}}"#]]).await;
     check(post("/plan", "[1, 2"), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"invalid type: integer `1`, expected a string","path":"/0"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"an object is expected here, not a list","path":""}}"#]]).await;
     check(post("/plan", "[1, 2]"), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"invalid type: integer `1`, expected a string","path":"/0"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"an object is expected here, not a list","path":""}}"#]]).await;
     check(post("/plan", format!("{} {{}}", with(|_| ()))), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"the body is not one JSON value: trailing characters at line 1 column 243"}}"#]]).await;
-    check(post("/plan", b"{\"kind\": \"\xff\"}".to_vec()), expect![[r#"
+    check(
+        post("/plan", b"{\"kind\": \"\xff\"}".to_vec()),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"the body is not UTF-8 at byte 10"}}"#]]).await;
-    check(post("/plan", "[".repeat(1000)), expect![[r#"
+        {"error":{"code":"invalid-request","message":"the body is not UTF-8 at byte 10"}}"#]],
+    )
+    .await;
+    check(
+        post("/plan", "[".repeat(1000)),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"the body is nested deeper than 128 at byte 128"}}"#]]).await;
-    check(post("/plan", "{\"a\":".repeat(1_000_000)), expect![[r#"
-        413 connection: close
-        {"error":{"code":"body-too-large","message":"the body is larger than 4194304 bytes ([api] max-body-bytes)"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"the body is nested deeper than 128 at byte 128"}}"#]],
+    )
+    .await;
+    check(post("/plan", "{\"a\":".repeat(500_000)), expect![[r#"
+        400
+        {"error":{"code":"invalid-request","message":"the body is nested deeper than 128 at byte 640"}}"#]]).await;
     check(post("/plan", vec![b' '; 5 * 1024 * 1024]), expect![[r#"
         413 connection: close
         {"error":{"code":"body-too-large","message":"the body is larger than 4194304 bytes ([api] max-body-bytes)"}}"#]]).await;
@@ -134,9 +173,13 @@ async fn bytes() {
         413 connection: close
         {"error":{"code":"body-too-large","message":"the body is larger than 4194304 bytes ([api] max-body-bytes)"}}"#]]).await;
     let cut = futures::stream::iter([Ok(b"{".to_vec()), Err(std::io::Error::other("cut"))]);
-    check(post("/plan", Body::from_stream(cut)), expect![[r#"
+    check(
+        post("/plan", Body::from_stream(cut)),
+        expect![[r#"
         400 connection: close
-        {"error":{"code":"invalid-request","message":"the body ended before it was complete"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"the body ended before it was complete"}}"#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -176,9 +219,13 @@ async fn media_types() {
         {"error":{"code":"unsupported-media-type","message":"send the body as Content-Type: application/json, in UTF-8"}}"#]]).await;
     let mut request = post("/plan", with(|_| ()));
     request.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
-    check(request, expect![[r#"
+    check(
+        request,
+        expect![[r#"
         415 accept: application/json
-        {"error":{"code":"unsupported-media-type","message":"send the body without Content-Encoding"}}"#]]).await;
+        {"error":{"code":"unsupported-media-type","message":"send the body without Content-Encoding"}}"#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -219,7 +266,7 @@ async fn fields_that_are_not_known_may_be_ignored() {
     assert_eq!(send(&router, post("/inspect", inspect)).await.status(), 200);
     expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"unknown variant `x`, expected one of `create`, `update`, `replace`, `delete`","path":"/changes/0/action"}}"#]].assert_eq(
+        {"error":{"code":"invalid-request","message":"action \"x\" is not valid: use create, update, replace or delete","path":"/changes/0/action"}}"#]].assert_eq(
         &shown(send(&router, post("/plan", with(|b| b["changes"][0]["action"] = json!("x")))).await).await,
     );
 }

@@ -216,7 +216,7 @@ impl Provisioner for Fake {
             plugin: "ksml".into(),
             version: "0.1.0".into(),
             digest: "sha256:00".into(),
-            health: if pair.type_name.as_str() == "sick" { "quarantined" } else { "ok" },
+            health: if pair.type_name.as_str() == "sick" { "quarantined" } else { "healthy" },
         };
         self.pairs.lock().unwrap().iter().map(view).collect()
     }

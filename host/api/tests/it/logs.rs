@@ -27,27 +27,39 @@ async fn check(request: Request<Body>, want: Expect) {
 
 #[tokio::test]
 async fn forms() {
-    check(ask("", None), expect![[r#"
+    check(
+        ask("", None),
+        expect![[r#"
         200
         [orders-0/ksml] one
         [orders-0/ksml] two "quoted"
         --- gap: orders-0/ksml from 2026-01-31T12:00:01Z to ?: the log was rotated ---
         [orders-1/ksml] three
-    "#]]).await;
-    check(ask("&timestamps&pod=orders-0&container=ksml", Some("*/*")), expect![[r#"
+    "#]],
+    )
+    .await;
+    check(
+        ask("&timestamps&pod=orders-0&container=ksml", Some("*/*")),
+        expect![[r#"
         200
         2026-01-31T12:00:01.000000001Z one
         2026-01-31T12:00:01.000000001Z two "quoted"
         --- gap: orders-0/ksml from 2026-01-31T12:00:01Z to ?: the log was rotated ---
         2026-01-31T12:00:02.000000001Z three
-    "#]]).await;
-    check(ask("&pod=orders-0", Some("text/plain")), expect![[r#"
+    "#]],
+    )
+    .await;
+    check(
+        ask("&pod=orders-0", Some("text/plain")),
+        expect![[r#"
         200
         [orders-0/ksml] one
         [orders-0/ksml] two "quoted"
         --- gap: orders-0/ksml from 2026-01-31T12:00:01Z to ?: the log was rotated ---
         [orders-1/ksml] three
-    "#]]).await;
+    "#]],
+    )
+    .await;
     check(ask("", Some("application/x-ndjson")), expect![[r#"
         200
         {"pod":"orders-0","container":"ksml","timestamp":"2026-01-31T12:00:01.000000001Z","line":"one"}
@@ -110,27 +122,39 @@ async fn parameters_that_are_refused() {
     check(ask("&limitBytes=0", None), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"limitBytes is a whole number from 1","path":"?limitBytes"}}"#]]).await;
-    check(ask("&follow=yes", None), expect![[r#"
+    check(
+        ask("&follow=yes", None),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"follow is true or false","path":"?follow"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"follow is true or false","path":"?follow"}}"#]],
+    )
+    .await;
     check(ask("&taillines=5", None), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"taillines is not a parameter here; did you mean tailLines?","path":"?taillines"}}"#]]).await;
     check(ask("&color=red", None), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"color is not a parameter here; known are kind, type, tenant, application, environment, instance, resource, follow, previous, container, pod, sinceSeconds, sinceTime, tailLines, limitBytes, timestamps","path":"?color"}}"#]]).await;
-    check(ask("&kind=tool", None), expect![[r#"
+    check(
+        ask("&kind=tool", None),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"kind is there twice; keep one","path":"?kind"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"kind is there twice; keep one","path":"?kind"}}"#]],
+    )
+    .await;
     check(ask("&pod=../../etc", None), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"pod is the name of a pod: 1 to 253 of a-z, 0-9, '-' and '.'","path":"?pod"}}"#]]).await;
     check(ask("&resource=A", None), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"identifier \"A\" is not valid: use 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit","path":"?resource"}}"#]]).await;
-    check(get("/logs"), expect![[r#"
+    check(
+        get("/logs"),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"kind is missing","path":"?kind"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"kind is missing","path":"?kind"}}"#]],
+    )
+    .await;
     check(get("/logs?kind=artifact"), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"kind \"artifact\" is not valid: use target, tool, deployment, managed-resource or consumed-resource","path":"?kind"}}"#]]).await;
@@ -172,18 +196,34 @@ async fn failures_become_statuses() {
     let of = |name: &str| {
         get(&format!("/logs?kind=deployment&type=ksml&application={name}&environment=prod&tenant=acme"))
     };
-    check(of("nothing"), expect![[r#"
+    check(
+        of("nothing"),
+        expect![[r#"
         404
-        {"error":{"code":"not-found","message":"no pod is there"}}"#]]).await;
-    check(of("forbidden"), expect![[r#"
+        {"error":{"code":"not-found","message":"no pod is there"}}"#]],
+    )
+    .await;
+    check(
+        of("forbidden"),
+        expect![[r#"
         403
-        {"error":{"code":"not-granted","message":"logs of acme are not granted"}}"#]]).await;
-    check(of("unhandled"), expect![[r#"
+        {"error":{"code":"not-granted","message":"logs of acme are not granted"}}"#]],
+    )
+    .await;
+    check(
+        of("unhandled"),
+        expect![[r#"
         404
-        {"error":{"code":"pair-not-handled","message":"nobody handles it"}}"#]]).await;
-    check(of("broken"), expect![[r#"
+        {"error":{"code":"pair-not-handled","message":"nobody handles it"}}"#]],
+    )
+    .await;
+    check(
+        of("broken"),
+        expect![[r#"
         503 retry-after: 5
-        {"error":{"code":"plugin-fault","message":"it broke"}}"#]]).await;
+        {"error":{"code":"plugin-fault","message":"it broke"}}"#]],
+    )
+    .await;
 }
 
 #[tokio::test]
