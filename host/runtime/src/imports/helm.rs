@@ -93,7 +93,7 @@ fn chart_out(c: h::Chart) -> charts::Chart {
         name: c.name,
         version: c.version,
         app_version: c.app_version,
-        digest: c.digest,
+        digest: c.digest.to_string(),
         values: c.values.to_string(),
         schema: c.schema.map(|s| s.to_string()),
     }
@@ -154,11 +154,6 @@ fn unavailable(describing: bool) -> h::Error {
     }
 }
 
-fn json(what: &str, text: &str) -> Result<serde_json::Value, h::Error> {
-    serde_json::from_str(text)
-        .map_err(|e| h::Error::Other { code: "invalid", message: format!("{what} are not JSON: {e}") })
-}
-
 /// `(the capability, the call, its grants)`, cloned so that a future may hold them while the state counts.
 macro_rules! parts {
     ($s:ident) => {{
@@ -193,8 +188,7 @@ impl charts::Host for State {
         let (world, call, grants) = parts!(self);
         let bytes = values.len();
         let work = async move {
-            let values = json("the values", &values)?;
-            world?.render(&call, &grants.helm, &chart.into(), &release.into(), values).await
+            world?.render(&call, &grants.helm, &chart.into(), &release.into(), &values).await
         };
         let out = self.through("a chart's rendering", bytes, work).await?;
         Ok(out.map(|r| charts::Rendered { manifest: r.manifest, notes: r.notes }).map_err(Into::into))
@@ -244,8 +238,7 @@ impl releases::Host for State {
         let (world, call, grants) = parts!(self);
         let bytes = values.len();
         let work = async move {
-            let values = json("the values", &values)?;
-            world?.preview(&call, &grants.helm, &chart.into(), &of.into(), values, &options.into()).await
+            world?.preview(&call, &grants.helm, &chart.into(), &of.into(), &values, options.into()).await
         };
         Ok(self.through("an upgrade's preview", bytes, work).await?.map(|v| v.to_string()).map_err(Into::into))
     }
@@ -262,8 +255,7 @@ impl changes::Host for State {
         let (world, call, grants) = parts!(self);
         let bytes = values.len();
         let work = async move {
-            let values = json("the values", &values)?;
-            world?.upgrade(&call, &grants.helm, &chart.into(), &of.into(), values, &options.into()).await
+            world?.upgrade(&call, &grants.helm, &chart.into(), &of.into(), &values, options.into()).await
         };
         Ok(self.through("a release's upgrade", bytes, work).await?.map(outcome_out).map_err(Into::into))
     }
@@ -276,7 +268,7 @@ impl changes::Host for State {
     ) -> Answer<changes::Outcome> {
         let (world, call, grants) = parts!(self);
         let work =
-            async move { world?.rollback(&call, &grants.helm, &of.into(), revision, &options.into()).await };
+            async move { world?.rollback(&call, &grants.helm, &of.into(), revision, options.into()).await };
         Ok(self.through("a release's rollback", 64, work).await?.map(outcome_out).map_err(Into::into))
     }
 

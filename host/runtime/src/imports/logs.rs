@@ -1,5 +1,8 @@
 //! `sutler:logs`
 
+use std::time::Duration;
+
+use sutler_kubernetes::Pod;
 use sutler_logs as l;
 
 use super::Weigh;
@@ -14,9 +17,18 @@ impl CapabilityError for l::Error {
     }
 }
 
-impl Weigh for l::PodView {
+impl Weigh for Pod {
     fn weigh(&self) -> usize {
-        self.name.len() + self.containers.weigh() + self.phase.len()
+        self.name.len() + self.phase.len() + self.containers.iter().map(|c| c.name.len()).sum::<usize>()
+    }
+}
+
+fn pod_out(p: Pod) -> read::Pod {
+    read::Pod {
+        restarts: p.containers.iter().map(|c| c.restarts).sum(),
+        containers: p.containers.into_iter().map(|c| c.name).collect(),
+        name: p.name,
+        phase: p.phase,
     }
 }
 
@@ -57,8 +69,7 @@ impl read::Host for State {
             world.pods(&call, &grants.logs, cluster.as_deref(), &namespace, &label_selector).await
         };
         let out = self.through("the pods of a namespace", 64, work).await?;
-        let pod = |p: l::PodView| read::Pod { name: p.name, containers: p.containers, phase: p.phase, restarts: p.restarts };
-        Ok(out.map(|v| v.into_iter().map(pod).collect()).map_err(Into::into))
+        Ok(out.map(|v| v.into_iter().map(pod_out).collect()).map_err(Into::into))
     }
 
     async fn tail(
@@ -75,7 +86,7 @@ impl read::Host for State {
             let options = l::TailOptions {
                 container: options.container,
                 previous: options.previous,
-                since_milliseconds: options.since_milliseconds,
+                since: options.since_milliseconds.map(Duration::from_millis),
                 tail_lines: options.tail_lines,
                 limit_bytes: options.limit_bytes,
             };
