@@ -26,10 +26,10 @@ pub struct Compiler {
 pub fn compiler(project: &Project) -> Result<Compiler> {
     let usual = std::env::var_os("RUSTC").map(PathBuf::from).or_else(|| on_path("rustc"));
     let distribution = PathBuf::from("/usr/bin/rustc");
-    if let Some(rustc) = &usual {
-        if has_std(rustc) || (rustup_manages(rustc) && rustup_adds() && has_std(rustc)) {
-            return with(project, rustc, None);
-        }
+    if let Some(rustc) = &usual
+        && (has_std(rustc) || (rustup_manages(rustc) && rustup_adds() && has_std(rustc)))
+    {
+        return with(project, rustc, None);
     }
     let mut candidates: Vec<PathBuf> = usual.into_iter().collect();
     candidates.push(distribution.clone());
