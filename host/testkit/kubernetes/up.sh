@@ -39,6 +39,12 @@ for file in "$root"/*.pid; do file=${file##*/}; alive "${file%.pid}" || all=0; d
 if [ $all = 1 ]; then echo "already up: $root/env"; exit 0; fi
 "$here/down.sh" --root "$root"
 
+if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null; then
+  echo "port $port is taken, by another cluster perhaps: set SUTLER_KUBERNETES_PORT and, for a second cluster, the rest of README.md's settings" >&2
+  rmdir "$root"
+  exit 1
+fi
+
 mkdir -p "$root"/{pki,log} "$sockets"
 cd "$root"
 echo "$sockets $bridge" > places
