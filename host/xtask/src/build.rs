@@ -27,9 +27,11 @@ pub fn everything(project: &Project, release: bool) -> Result<Built> {
 
 pub fn host(project: &Project, engine: &std::path::Path, release: bool) -> Result<PathBuf> {
     let mut cargo = project.cargo_with(engine);
-    cargo.args(["build", "--package", "sutler"]);
     if release {
-        cargo.arg("--release");
+        cargo.args(["build", "--release", "--package", "sutler"]);
+    } else {
+        // With the features that the tests' builds have: one package alone would build its dependencies once more.
+        cargo.args(["build", "--workspace", "--bin", "sutler", "--bin", "sutler-demo"]);
     }
     call(&mut cargo)?;
     Ok(project.target.join(if release { "release" } else { "debug" }).join("sutler"))

@@ -10,8 +10,7 @@ use crate::project::Project;
 pub fn run(project: &Project, args: &DemoArgs) -> Result<()> {
     println!("First everything is built, once: the wasm target, Helm's engine (Go), the plugins, the host.");
     let built = build::everything(project, false)?;
-    let mut demo = project.cargo();
-    demo.args(["run", "--quiet", "--package", "sutler-testkit", "--bin", "sutler-demo", "--"]);
+    let mut demo = std::process::Command::new(project.target.join("debug/sutler-demo"));
     demo.arg("--plugins").arg(project.target.join("plugins"));
     demo.arg("--chart").arg(project.root.join("examples/charts/ksml"));
     if let (Some(cluster), Some(registry)) = (&args.cluster, &args.registry) {

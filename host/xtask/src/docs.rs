@@ -18,6 +18,7 @@ struct Block {
 }
 
 pub fn run(project: &Project) -> Result<()> {
+    let _link = TargetLink::new(project)?;
     let (mut ran, mut failed) = (0_usize, Vec::new());
     let markdown =
         tidy::files(&project.root)?.into_iter().filter(|f| f.extension().is_some_and(|e| e == "md"));
@@ -71,6 +72,28 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(Path::new(&self.0));
+    }
+}
+
+/// Readers have `target` in the checkout; where cargo builds elsewhere, a link stands in for it.
+struct TargetLink(Option<PathBuf>);
+
+impl TargetLink {
+    fn new(project: &Project) -> Result<Self> {
+        let usual = project.root.join("target");
+        if usual.exists() {
+            return Ok(Self(None));
+        }
+        std::os::unix::fs::symlink(&project.target, &usual).context("linking target")?;
+        Ok(Self(Some(usual)))
+    }
+}
+
+impl Drop for TargetLink {
+    fn drop(&mut self) {
+        if let Some(link) = &self.0 {
+            let _ = std::fs::remove_file(link);
+        }
     }
 }
 

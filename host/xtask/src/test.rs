@@ -68,7 +68,10 @@ fn tests(project: &Project, stages: &mut Stages) {
         })
     });
     stages.run("engine tests", || engine::test(project));
-    stages.run("commands in the documentation", || docs::run(project));
+    stages.run("commands in the documentation", || {
+        build::host(project, &engine::build(project)?, false)?;
+        docs::run(project)
+    });
 }
 
 fn real_tests(project: &Project, stages: &mut Stages, kubernetes: Build) {
