@@ -22,6 +22,11 @@ verbs = ["get", "apply", "delete"]
 kinds = ["Secret"]
 namespaces = ["ksml-{tenant}"]
 
+[[plugins.ksml.grants.kubernetes]]
+verbs = ["create"]
+kinds = ["Namespace"]
+names = ["ksml-{tenant}"]
+
 [plugins.ksml.grants.logs]
 namespaces = ["ksml-{tenant}"]
 "#;

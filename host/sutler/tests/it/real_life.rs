@@ -60,11 +60,6 @@ async fn start(world: RealWorld, tls: bool) -> Real {
 }
 
 const GRANTS: &str = r#"
-[[plugins.ksml.grants.kubernetes]]
-verbs = ["create", "get", "apply"]
-kinds = ["Namespace"]
-names = ["ksml-{tenant}"]
-
 [[plugins.namespace.grants.kubernetes]]
 verbs = ["get", "apply", "delete"]
 kinds = ["Namespace"]

@@ -1,0 +1,131 @@
+//! `POST /plan` through a Rust plugin, against a bare handler that does the same.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use axum::Router;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use sutler_access::Access;
+use sutler_api::{Api, ApiConfig, Server, ServerOptions, router};
+use sutler_catalog::{Catalog, CatalogConfig};
+use sutler_dispatch::{DispatchConfig, Dispatcher, Provisioner as _};
+use sutler_model::{Action, Application, Change, Identifier, Request, RequestId};
+use sutler_runtime::{Capabilities, CompileCache, Engine, EngineConfig, Runtime, WasiPolicy};
+use sutler_testkit::guest;
+use tokio_util::sync::CancellationToken;
+
+use crate::native::Native;
+use crate::{Row, load};
+
+const ROUNDS: usize = 5;
+const TIME: Duration = Duration::from_secs(2);
+/// Calls of the measurement inside the host.
+const CALLS: usize = 20_000;
+
+fn settings() -> Value {
+    json!({"size": 3, "zones": ["a", "b"], "owner": "team-a"})
+}
+
+fn body() -> Bytes {
+    let body = json!({
+        "requestId": "bench-1", "kind": "tool", "type": "pure",
+        "application": {"id": "orders", "environment": "prod", "tenant": "acme", "instance": null},
+        "changes": [{"resource": "main", "action": "update", "settings": settings()}],
+    });
+    body.to_string().into()
+}
+
+async fn dispatcher(folder: &std::path::Path) -> Result<Dispatcher> {
+    let plugins = folder.join("plugins");
+    std::fs::create_dir(&plugins)?;
+    std::fs::copy(guest("pure"), plugins.join("pure.wasm"))?;
+    let cache = CompileCache::open(&folder.join("cache"))?;
+    let engine = Engine::new(EngineConfig::default())?;
+    let runtime = Arc::new(Runtime::new(engine, cache, Capabilities::default(), WasiPolicy::Empty)?);
+    let none = BTreeMap::new();
+    let catalog = Catalog::new(
+        runtime, CatalogConfig { dir: plugins }, BTreeMap::new(), BTreeMap::new(), none.clone(), none,
+    );
+    let snapshot = catalog.reload().await.map_err(|e| anyhow!(e))?;
+    ensure!(snapshot.pairs().len() == 1, "the plugin was not loaded: {:?}", snapshot.files.values().map(|f| &f.reason).collect::<Vec<_>>());
+    Ok(Dispatcher::new(catalog, DispatchConfig::default(), None, [7; 32], vec![]))
+}
+
+async fn serve(app: Router) -> Result<SocketAddr> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(axum::serve(axum::serve::ListenerExt::tap_io(listener, |s| drop(s.set_nodelay(true))), app).into_future());
+    Ok(address)
+}
+
+pub(crate) async fn run() -> Result<Vec<Row>> {
+    let folder = tempfile::tempdir()?;
+    let dispatcher = dispatcher(folder.path()).await?;
+    let handles = dispatcher.handles();
+    let schema = &handles.first().context("a pair")?.settings_schema;
+    let native = Native::new(jsonschema::validator_for(schema).map_err(|e| anyhow!(e.to_string()))?);
+    let inside = inside(&dispatcher).await?;
+    let api = Api::new(Arc::new(dispatcher.clone()), Access::open(), ApiConfig::default(), None)?;
+    let config = ApiConfig::default();
+    let server = Server::bind(SocketAddr::from(([127, 0, 0, 1], 0)), None, ServerOptions::from(&config))?;
+    let ours = server.address();
+    let stop = CancellationToken::new();
+    let (app, its, ends) = (router(&api), api.clone(), stop.clone());
+    let serving = tokio::spawn(async move { server.run(app, &its, ends).await });
+    let bare = serve(native.router()).await?;
+    let body = body();
+    let (mut ratios, mut added) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let (a, a50) = load::rate(ours, &body, TIME).await?;
+        let (b, b50) = load::rate(bare, &body, TIME).await?;
+        println!("plan, round {round}: sutler {a:.0}/s p50 {a50:?}, bare axum {b:.0}/s p50 {b50:?}, ratio {:.3}", a / b);
+        // The first warms both up.
+        if round > 0 {
+            ratios.push(a / b);
+            added.push(a50.as_secs_f64() * 1e6 - b50.as_secs_f64() * 1e6);
+        }
+    }
+    stop.cancel();
+    serving.await??;
+    let ratio = median(&mut ratios);
+    println!("plan: the median request takes {:.1} µs longer than the bare handler's, over HTTP with 4 connections", median(&mut added));
+    Ok(vec![
+        Row { what: "POST /plan through a Rust plugin ÷ bare axum handler", value: ratio, unit: "", wanted: ">= 0.7", met: ratio >= 0.7 },
+        Row { what: "one plan inside the host, p50 (look up, check, sandbox, check)", value: inside, unit: "µs", wanted: "<= 15", met: inside <= 15.0 },
+    ])
+}
+
+/// The median of plans one after the other, without HTTP.
+async fn inside(dispatcher: &Dispatcher) -> Result<f64> {
+    let id = |s: &str| Identifier::parse(s).map_err(anyhow::Error::from);
+    let request = Request {
+        id: RequestId::parse("bench-1")?,
+        pair: "tool/pure".parse()?,
+        application: Application { id: id("orders")?, environment: id("prod")?, tenant: Some(id("acme")?), instance: None },
+        changes: vec![Change {
+            resource: id("main")?,
+            action: Action::Update,
+            settings: Some(settings()),
+            previous_settings: None,
+            previous_outputs: None,
+        }],
+    };
+    let mut times = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let r = request.clone();
+        let began = Instant::now();
+        let out = dispatcher.plan(r).await.map_err(|e| anyhow!(e.to_string()))?;
+        times.push(began.elapsed().as_secs_f64() * 1e6);
+        ensure!(out.is_ok(), "{out:?}");
+    }
+    Ok(median(&mut times))
+}
+
+fn median(v: &mut [f64]) -> f64 {
+    v.sort_by(f64::total_cmp);
+    v.get(v.len() / 2).copied().unwrap_or_default()
+}
