@@ -95,18 +95,30 @@ impl Caller {
     /// # Errors
     /// `Forbidden`, which names the tenant or the instance.
     pub fn allows(&self, application: &Application) -> Result<(), Forbidden> {
-        let parts = [
-            ("tenant", "/application/tenant", &self.tenants, application.tenant.as_ref()),
-            ("instance", "/application/instance", &self.instances, application.instance.as_ref()),
-        ];
-        for (what, path, scope, name) in parts {
-            if !scope.allows(name) {
-                let named = name.map_or_else(|| format!("no {what}"), |n| format!("{what} \"{n}\""));
-                let (caller, allowed) = (self.name.to_string(), scope.words(what));
-                return Err(Forbidden { caller, what: named, allowed, path });
-            }
+        self.within("tenant", "/application/tenant", &self.tenants, application.tenant.as_ref())?;
+        self.allows_instance(application.instance.as_ref())
+    }
+
+    /// Whether the caller may act for this instance of the control plane, or for none.
+    ///
+    /// # Errors
+    /// `Forbidden`, which names the instance.
+    pub fn allows_instance(&self, instance: Option<&Identifier>) -> Result<(), Forbidden> {
+        self.within("instance", "/application/instance", &self.instances, instance)
+    }
+
+    fn within(
+        &self,
+        what: &str,
+        path: &'static str,
+        scope: &Scope,
+        name: Option<&Identifier>,
+    ) -> Result<(), Forbidden> {
+        if scope.allows(name) {
+            return Ok(());
         }
-        Ok(())
+        let named = name.map_or_else(|| format!("no {what}"), |n| format!("{what} \"{n}\""));
+        Err(Forbidden { caller: self.name.to_string(), what: named, allowed: scope.words(what), path })
     }
 }
 

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::in_flight::Ticket;
 use crate::refusal::Refusal;
+use crate::router::INSTANCE;
 use crate::state::Api;
 use crate::trace::Trace;
 
@@ -172,6 +173,7 @@ pub(crate) fn describe_metrics() {
 fn route_name(api: &Api, request: &Request) -> &'static str {
     let matched = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
     let matched = matched.strip_prefix(api.inner.config.base_path.as_str()).unwrap_or(matched);
+    let matched = matched.strip_prefix(INSTANCE).unwrap_or(matched);
     ROUTES.into_iter().find(|r| *r == matched).unwrap_or("unmatched")
 }
 

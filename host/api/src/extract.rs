@@ -2,17 +2,40 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use sutler_access::{Caller, Denied, Incoming};
+use sutler_model::{Application, Identifier};
 
 use crate::in_flight::Ticket;
 use crate::refusal::Refusal;
 use crate::state::Api;
 
-/// A caller of the provisioner API.
-pub(crate) struct CallerOf(pub(crate) Caller);
+/// A caller of the provisioner API, and the instance of its route (`/instances/{instance}/…`).
+pub(crate) struct CallerOf {
+    caller: Caller,
+    instance: Option<Identifier>,
+}
+
+impl CallerOf {
+    /// Fills in the route's instance, and asks whether the caller may act for this application.
+    ///
+    /// # Errors
+    /// 403 naming the tenant or the instance.
+    pub(crate) fn admit(&self, application: &mut Application) -> Result<(), Refusal> {
+        if let Some(of_route) = &self.instance {
+            let of_body = application.instance.get_or_insert_with(|| of_route.clone());
+            if of_body != of_route {
+                let message = format!("the route is for instance \"{of_route}\", not \"{of_body}\"");
+                return Err(
+                    Refusal::new(StatusCode::FORBIDDEN, "forbidden", message).at("/application/instance")
+                );
+            }
+        }
+        Ok(self.caller.allows(application)?)
+    }
+}
 
 /// An operator is calling the admin API.
 pub(crate) struct OperatorCalls;
@@ -22,8 +45,20 @@ impl FromRequestParts<Api> for CallerOf {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
         let caller = api.inner.access.load().caller(&incoming(parts)?)?;
         remember(parts, &caller.name);
-        Ok(Self(caller))
+        let instance = instance(parts).await?;
+        if instance.is_some() {
+            caller.allows_instance(instance.as_ref())?;
+        }
+        Ok(Self { caller, instance })
     }
+}
+
+async fn instance(parts: &mut Parts) -> Result<Option<Identifier>, Refusal> {
+    // A route without any parameter has none of this one either.
+    let Ok(params) = RawPathParams::from_request_parts(parts, &()).await else { return Ok(None) };
+    let found =
+        params.iter().find(|(name, _)| *name == "instance").map(|(_, value)| Identifier::parse(value));
+    found.transpose().map_err(|e| Refusal::not_found(e.to_string()))
 }
 
 impl FromRequestParts<Api> for OperatorCalls {

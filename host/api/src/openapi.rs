@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::body::Bytes;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
+use utoipa::openapi::path::{ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, Modify, OpenApi};
@@ -58,6 +59,34 @@ impl IntoResponses for CallErrors {
         .map(one)
         .collect()
     }
+}
+
+/// Describes every path a second time, under a prefix with one parameter.
+pub(crate) fn also_under(
+    mut document: utoipa::openapi::OpenApi,
+    prefix: &str,
+    parameter: &str,
+    description: &str,
+) -> utoipa::openapi::OpenApi {
+    let parameter = ParameterBuilder::new()
+        .name(parameter)
+        .parameter_in(ParameterIn::Path)
+        .required(utoipa::openapi::Required::True)
+        .description(Some(description))
+        .schema(Some(utoipa::openapi::Object::with_type(utoipa::openapi::Type::String)))
+        .build();
+    let again = |(path, item): (&String, &PathItem)| {
+        let mut item = item.clone();
+        item.parameters.get_or_insert_default().push(RefOr::T(parameter.clone()));
+        for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+            // An operation's id is unique.
+            operation.operation_id = operation.operation_id.take().map(|id| format!("{id}_of_instance"));
+        }
+        (format!("{prefix}{path}"), item)
+    };
+    let more: Vec<_> = document.paths.paths.iter().map(again).collect();
+    document.paths.paths.extend(more);
+    document
 }
 
 /// The finished document.

@@ -83,6 +83,12 @@ impl Refusal {
         self
     }
 
+    /// The same of a field that stood in the query and not in a body.
+    pub(crate) fn in_query(mut self) -> Self {
+        self.body.path = self.body.path.and_then(|p| p.rsplit('/').next().map(|name| format!("?{name}")));
+        self
+    }
+
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.header = Some((name, value));
         self

@@ -14,19 +14,27 @@ use crate::refusal::Refusal;
 use crate::state::Api;
 use crate::{admin, edge, health, logs, openapi, work};
 
+/// Where the routes of one instance begin.
+pub(crate) const INSTANCE: &str = "/instances/{instance}";
+
 /// The provisioner API, for callers.
 pub fn router(api: &Api) -> Router {
-    let routes = OpenApiRouter::with_openapi(openapi::Document::openapi())
+    let (work, described) = OpenApiRouter::with_openapi(openapi::Document::openapi())
         .routes(routes!(work::plan))
         .routes(routes!(work::apply))
         .routes(routes!(work::inspect))
         .routes(routes!(health::handles))
         .routes(routes!(logs::logs))
+        .split_for_parts();
+    // The same routes for one instance of the control plane each.
+    let described = openapi::also_under(described, INSTANCE, "instance", "The instance of the control plane");
+    let routes = OpenApiRouter::with_openapi(described)
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::readyz_pair))
         .routes(routes!(openapi::openapi));
-    finish(api, routes)
+    let (rest, described) = routes.split_for_parts();
+    finish(api, rest.merge(work.clone()).nest(INSTANCE, work), described)
 }
 
 /// The admin API, for operators, on a listener of its own.
@@ -38,11 +46,11 @@ pub fn admin_router(api: &Api) -> Router {
         .routes(routes!(admin::metrics))
         .routes(routes!(health::healthz))
         .routes(routes!(openapi::openapi));
-    finish(api, routes)
+    let (routes, described) = routes.split_for_parts();
+    finish(api, routes, described)
 }
 
-fn finish(api: &Api, routes: OpenApiRouter<Api>) -> Router {
-    let (routes, mut document) = routes.split_for_parts();
+fn finish(api: &Api, routes: Router<Api>, mut document: utoipa::openapi::OpenApi) -> Router {
     let base = api.inner.config.base_path.as_str();
     if !base.is_empty() {
         document.servers = Some(vec![ServerBuilder::new().url(base).build()]);

@@ -20,13 +20,13 @@ use crate::state::Api;
     responses((status = 200, description = "The plan, or why the work failed", body = PlanAnswer), CallErrors))]
 pub(crate) async fn plan(
     State(api): State<Api>,
-    CallerOf(caller): CallerOf,
+    caller: CallerOf,
     request: Request,
 ) -> Result<Response, Refusal> {
     let (parts, bytes) = request.into_parts();
     let bytes = body::read(&parts, bytes, &api.inner.config).await?;
-    let request = PlanBody::parse(&bytes, &api.inner.config)?.into_request()?;
-    caller.allows(&request.application)?;
+    let mut request = PlanBody::parse(&bytes, &api.inner.config)?.into_request()?;
+    caller.admit(&mut request.application)?;
     let outcome = api.inner.provisioner.plan(request).await?;
     Ok(json(StatusCode::OK, &PlanAnswer::from(outcome)))
 }
@@ -38,15 +38,15 @@ pub(crate) async fn plan(
     responses((status = 200, description = "What was reached, or why the work failed", body = ApplyAnswer), CallErrors))]
 pub(crate) async fn apply(
     State(api): State<Api>,
-    CallerOf(caller): CallerOf,
+    caller: CallerOf,
     TicketOf(ticket): TicketOf,
     request: Request,
 ) -> Result<Response, Refusal> {
     let (parts, bytes) = request.into_parts();
     let bytes = body::read(&parts, bytes, &api.inner.config).await?;
-    let (request, plan_hash) = ApplyBody::parse(&bytes, &api.inner.config)?.into_request()?;
+    let (mut request, plan_hash) = ApplyBody::parse(&bytes, &api.inner.config)?.into_request()?;
     drop(bytes);
-    caller.allows(&request.application)?;
+    caller.admit(&mut request.application)?;
     // A task of its own, since dropping the connection must not stop the work between two writes. The ticket keeps
     // it among the running requests, so a stopping host waits for it.
     let provisioner = api.inner.provisioner.clone();
@@ -66,13 +66,13 @@ pub(crate) async fn apply(
     responses((status = 200, description = "What is there, or why the work failed", body = InspectAnswer), CallErrors))]
 pub(crate) async fn inspect(
     State(api): State<Api>,
-    CallerOf(caller): CallerOf,
+    caller: CallerOf,
     request: Request,
 ) -> Result<Response, Refusal> {
     let (parts, bytes) = request.into_parts();
     let bytes = body::read(&parts, bytes, &api.inner.config).await?;
-    let inquiry = InspectBody::parse(&bytes, &api.inner.config)?.into_inquiry()?;
-    caller.allows(&inquiry.application)?;
+    let mut inquiry = InspectBody::parse(&bytes, &api.inner.config)?.into_inquiry()?;
+    caller.admit(&mut inquiry.application)?;
     let outcome = api.inner.provisioner.inspect(inquiry).await?;
     Ok(json(StatusCode::OK, &InspectAnswer::from(outcome)))
 }

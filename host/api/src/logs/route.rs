@@ -61,19 +61,15 @@ const BATCH: usize = 256;
         CallErrors))]
 pub(crate) async fn logs(
     State(api): State<Api>,
-    CallerOf(caller): CallerOf,
+    caller: CallerOf,
     TicketOf(ticket): TicketOf,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let form = Form::of(&headers)?;
     let last = headers.get("last-event-id").filter(|_| form == Form::Events).and_then(|v| v.to_str().ok());
-    let query = LogsQuery::parse(&query.unwrap_or_default(), last, api.inner.config.unknown_fields)?;
-    caller.allows(&query.application).map_err(|f| {
-        let name = f.path.rsplit('/').next().unwrap_or_default();
-        let place = format!("?{name}");
-        Refusal::from(f).at(place)
-    })?;
+    let mut query = LogsQuery::parse(&query.unwrap_or_default(), last, api.inner.config.unknown_fields)?;
+    caller.admit(&mut query.application).map_err(Refusal::in_query)?;
     let id = RequestId::parse(ticket.request_id()).map_err(|_| Refusal::internal(ticket.request_id()))?;
     let renderer = Renderer::new(form, !query.one_source(), query.timestamps);
     let lines = api.inner.provisioner.logs(query.inquiry(id), query.options).await?.map_err(refused)?;

@@ -310,3 +310,51 @@ async fn base_path() {
         assert!(config.check().is_err(), "{bad}");
     }
 }
+
+#[tokio::test]
+async fn routes_of_an_instance() {
+    let fake = fake();
+    let one = sutler_access::CallerConfig {
+        name: "one".into(),
+        token_hash: vec![sutler_access::hash_token("caller")],
+        tenants: vec!["*".into()],
+        instances: vec!["emea".into()],
+    };
+    let config = sutler_access::AccessConfig { callers: vec![one], operators: Vec::new() };
+    let router = sutler_api::router(&api(&fake, Access::new(&config).unwrap(), ApiConfig::default()));
+    let with = |path: &str, instance: Option<&str>| {
+        let mut body = body("r-1");
+        if let Some(i) = instance {
+            body["application"]["instance"] = json!(i);
+        }
+        post(path, body.to_string())
+    };
+    for (path, instance, status) in [
+        ("/plan", None, 403),
+        ("/plan", Some("emea"), 200),
+        ("/plan", Some("apac"), 403),
+        ("/instances/emea/plan", None, 200),
+        ("/instances/emea/plan", Some("emea"), 200),
+        ("/instances/emea/plan", Some("apac"), 403),
+        ("/instances/apac/plan", None, 403),
+        ("/instances/apac/plan", Some("apac"), 403),
+        ("/instances/EMEA/plan", None, 404),
+    ] {
+        let got = send(&router, with(path, instance)).await.status().as_u16();
+        assert_eq!(got, status, "{path} {instance:?}");
+    }
+    let plans = std::mem::take(&mut *fake.plans.lock().unwrap());
+    assert!(plans.iter().all(|p| p.application.instance.as_ref().is_some_and(|i| i.as_str() == "emea")));
+    assert_eq!(plans.len(), 3);
+    for (path, status) in [
+        ("/instances/emea/handles", 200),
+        ("/instances/apac/handles", 403),
+        ("/instances/emea/logs?kind=deployment&type=ksml&application=orders&environment=prod", 200),
+        ("/instances/emea/healthz", 404),
+    ] {
+        assert_eq!(send(&router, get(path)).await.status().as_u16(), status, "{path}");
+    }
+    expect![[r#"
+        403
+        {"error":{"code":"forbidden","message":"the route is for instance \"emea\", not \"apac\"","path":"/application/instance"}}"#]].assert_eq(&shown(send(&router, with("/instances/emea/plan", Some("apac"))).await).await);
+}

@@ -138,12 +138,20 @@ async fn bytes() {
     check(post("/plan", "{\"kind\":"), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"the body is not JSON: EOF while parsing a value at line 1 column 8"}}"#]]).await;
-    check(post("/plan", "[1, 2"), expect![[r#"
+    check(
+        post("/plan", "[1, 2"),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"an object is expected here, not a list","path":""}}"#]]).await;
-    check(post("/plan", "[1, 2]"), expect![[r#"
+        {"error":{"code":"invalid-request","message":"an object is expected here, not a list","path":""}}"#]],
+    )
+    .await;
+    check(
+        post("/plan", "[1, 2]"),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"an object is expected here, not a list","path":""}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"an object is expected here, not a list","path":""}}"#]],
+    )
+    .await;
     check(post("/plan", format!("{} {{}}", with(|_| ()))), expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"the body is not one JSON value: trailing characters at line 1 column 243"}}"#]]).await;
@@ -161,9 +169,13 @@ async fn bytes() {
         {"error":{"code":"invalid-request","message":"the body is nested deeper than 128 at byte 128"}}"#]],
     )
     .await;
-    check(post("/plan", "{\"a\":".repeat(500_000)), expect![[r#"
+    check(
+        post("/plan", "{\"a\":".repeat(500_000)),
+        expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"the body is nested deeper than 128 at byte 640"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"the body is nested deeper than 128 at byte 640"}}"#]],
+    )
+    .await;
     check(post("/plan", vec![b' '; 5 * 1024 * 1024]), expect![[r#"
         413 connection: close
         {"error":{"code":"body-too-large","message":"the body is larger than 4194304 bytes ([api] max-body-bytes)"}}"#]]).await;

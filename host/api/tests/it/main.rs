@@ -7,3 +7,4 @@ mod logs;
 mod openapi;
 mod registration;
 mod serving;
+mod telemetry;

@@ -33,12 +33,17 @@ async fn every_route_is_described_and_nothing_else() {
             vec![
                 "get /handles",
                 "get /healthz",
+                "get /instances/{instance}/handles",
+                "get /instances/{instance}/logs",
                 "get /logs",
                 "get /openapi.json",
                 "get /readyz",
                 "get /readyz/{kind}/{type}",
                 "post /apply",
                 "post /inspect",
+                "post /instances/{instance}/apply",
+                "post /instances/{instance}/inspect",
+                "post /instances/{instance}/plan",
                 "post /plan",
             ],
         ),
@@ -58,15 +63,19 @@ async fn every_route_is_described_and_nothing_else() {
         assert_eq!(document["openapi"], "3.1.0");
         let mut described: Vec<String> = Vec::new();
         for (path, item) in document["paths"].as_object().unwrap() {
-            described.extend(item.as_object().unwrap().keys().map(|method| format!("{method} {path}")));
+            let methods = item.as_object().unwrap().keys().filter(|k| *k != "parameters");
+            described.extend(methods.map(|method| format!("{method} {path}")));
         }
         described.sort();
         assert_eq!(described, routes);
         // Each is there: neither an unknown route nor a wrong method.
         for route in &described {
             let (method, path) = route.split_once(' ').unwrap();
-            let path =
-                path.replace("{kind}", "deployment").replace("{type}", "ksml").replace("{name}", "ksml");
+            let path = path
+                .replace("{instance}", "emea")
+                .replace("{kind}", "deployment")
+                .replace("{type}", "ksml")
+                .replace("{name}", "ksml");
             let request = Request::builder()
                 .method(method.to_uppercase().as_str())
                 .uri(path)
@@ -75,6 +84,16 @@ async fn every_route_is_described_and_nothing_else() {
             let status = send(&router, request).await.status().as_u16();
             assert!(![404, 405].contains(&status), "{route} {status}");
         }
+        let mut ids = Vec::new();
+        for item in document["paths"].as_object().unwrap().values() {
+            ids.extend(
+                item.as_object().unwrap().values().filter_map(|o| o.get("operationId")).map(Value::to_string),
+            );
+        }
+        let count = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!((ids.len(), count), (routes.len(), routes.len()), "each operation has an id of its own");
         let mut refs = Vec::new();
         references(&document, &mut refs);
         assert!(!refs.is_empty());
