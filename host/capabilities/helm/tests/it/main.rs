@@ -5,6 +5,7 @@
 mod archive;
 mod drift;
 mod pull;
+mod real;
 mod registry;
 mod release;
 mod support;

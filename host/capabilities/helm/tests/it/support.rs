@@ -127,6 +127,33 @@ pub(crate) fn engine() -> Arc<FakeEngine> {
     Arc::new(FakeEngine { render: Mutex::new(Box::new(|_| Ok(RenderAnswer::default()))), requests: Mutex::default() })
 }
 
+/// Helm against another cluster than the emulated one, with one chart.
+pub(crate) struct Elsewhere {
+    pub(crate) engine: Arc<FakeEngine>,
+    pub(crate) helm: Helm,
+    pub(crate) chart: ChartReference,
+    _registry: Registry,
+    _folder: tempfile::TempDir,
+}
+
+impl Elsewhere {
+    pub(crate) async fn start(kubeconfig: String) -> Self {
+        let registry = Registry::start(RegistryOptions::default()).await;
+        let pushed = registry.push_archive(chart("app", "1.0.0"), "charts/app").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let plain = serde_json::from_value(json!({"plain-http": true})).unwrap();
+        let engine = engine();
+        let helm = helm(folder.path(), &BTreeMap::from([(registry.host(), plain)]), Some(kubeconfig), engine.clone());
+        let chart = ChartReference { url: pushed.url, version: Some("1.0.0".into()), digest: None };
+        Self { engine, helm, chart, _registry: registry, _folder: folder }
+    }
+
+    pub(crate) fn renders(&self, objects: &[Value]) {
+        let answer = answer(objects);
+        *self.engine.render.lock().unwrap() = Box::new(move |_| Ok(answer.clone()));
+    }
+}
+
 /// A registry with one chart, a cluster with namespace `ns`, and Helm between them.
 pub(crate) struct World {
     pub(crate) cluster: Emulator,
@@ -140,18 +167,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn start() -> Self {
-        let registry = Registry::start(RegistryOptions::default()).await;
-        let pushed = registry.push_archive(chart("app", "1.0.0"), "charts/app").unwrap();
         let cluster = Emulator::start().await;
         cluster.seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}));
-        let folder = tempfile::tempdir().unwrap();
-        let plain = serde_json::from_value(json!({"plain-http": true})).unwrap();
-        let registries = BTreeMap::from([(registry.host(), plain)]);
-        let engine = engine();
-        let helm = helm(folder.path(), &registries, Some(cluster.kubeconfig()), engine.clone());
-        let chart = ChartReference { url: pushed.url.clone(), version: Some("1.0.0".into()), digest: None };
-        let grants = grants(json!({"charts": [pushed.url], "namespaces": ["ns", "new"]}));
-        Self { cluster, engine, helm, chart, grants, _registry: registry, _folder: folder }
+        let Elsewhere { engine, helm, chart, _registry, _folder } = Elsewhere::start(cluster.kubeconfig()).await;
+        let grants = grants(json!({"charts": [chart.url], "namespaces": ["ns", "new"]}));
+        Self { cluster, engine, helm, chart, grants, _registry, _folder }
     }
 
     pub(crate) fn renders(&self, objects: &[Value]) {
