@@ -51,7 +51,8 @@ fn checks(project: &Project, stages: &mut Stages) {
 }
 
 fn tests(project: &Project, stages: &mut Stages) {
-    stages.run("build: host", || build::host(project, &engine::build(project)?, false).map(drop));
+    // Builds the binary too, for the tests that run it: by itself it would be built with other features, and
+    // most dependencies twice.
     stages.run("tests", || {
         let mut command = nextest(project)?;
         call(command.args(["--workspace", "--no-fail-fast", "-E"]).arg(format!("not {REAL}")))
@@ -69,7 +70,9 @@ fn tests(project: &Project, stages: &mut Stages) {
     });
     stages.run("engine tests", || engine::test(project));
     stages.run("commands in the documentation", || {
-        build::host(project, &engine::build(project)?, false)?;
+        if !project.target.join("debug/sutler").is_file() {
+            build::host(project, &engine::build(project)?, false)?;
+        }
         docs::run(project)
     });
 }
