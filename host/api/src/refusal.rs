@@ -31,7 +31,10 @@ struct ErrorDetail {
 }
 
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct Refusal(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
     status: StatusCode,
     body: ErrorDetail,
     header: Option<(HeaderName, HeaderValue)>,
@@ -45,7 +48,7 @@ impl Refusal {
         message: impl Into<String>,
     ) -> Self {
         let body = ErrorDetail { code: code.into(), message: message.into(), path: None };
-        Self { status, body, header: None, close: false }
+        Self(Box::new(Parts { status, body, header: None, close: false }))
     }
 
     /// 400 at a place of the body.
@@ -79,36 +82,38 @@ impl Refusal {
     }
 
     pub(crate) fn at(mut self, path: impl Into<String>) -> Self {
-        self.body.path = Some(path.into());
+        self.0.body.path = Some(path.into());
         self
     }
 
     /// The same of a field that stood in the query and not in a body.
     pub(crate) fn in_query(mut self) -> Self {
-        self.body.path = self.body.path.and_then(|p| p.rsplit('/').next().map(|name| format!("?{name}")));
+        let path = self.0.body.path.take();
+        self.0.body.path = path.and_then(|p| p.rsplit('/').next().map(|name| format!("?{name}")));
         self
     }
 
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.header = Some((name, value));
+        self.0.header = Some((name, value));
         self
     }
 
     /// The rest of the body is not worth reading.
-    pub(crate) const fn closing(mut self) -> Self {
-        self.close = true;
+    pub(crate) fn closing(mut self) -> Self {
+        self.0.close = true;
         self
     }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut response = json(self.status, &ErrorBody { error: self.body });
-        if let Some((name, value)) = self.header {
+        let Parts { status, body, header, close } = *self.0;
+        let mut response = json(status, &ErrorBody { error: body });
+        if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }
-        if self.close {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if close {
+            response.headers_mut().insert(axum::http::header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

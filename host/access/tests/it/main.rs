@@ -1,5 +1,7 @@
 //! Who gets in, for whom, and with which words the others are sent away.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails with the test")]
+
 use expect_test::{Expect, expect};
 use sutler_access::{Access, AccessConfig, Denied, Incoming, hash_token, new_token};
 use sutler_model::{Application, Identifier};

@@ -1,5 +1,12 @@
 //! The HTTP side through its routers and sockets, with a host behind it that does what a test says.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a helper of a test fails with the test"
+)]
+
 mod answers;
 mod bodies;
 mod fake;
