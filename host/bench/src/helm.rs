@@ -28,7 +28,9 @@ pub(crate) async fn run() -> Result<Option<Row>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let chart = root.join("examples/charts/ksml");
     let engine_file = std::env::var_os("SUTLER_HELM_ENGINE").map(PathBuf::from);
-    let Some(file) = engine_file else { return Err(anyhow!("SUTLER_HELM_ENGINE is not set: run cargo xtask bench")) };
+    let Some(file) = engine_file else {
+        return Err(anyhow!("SUTLER_HELM_ENGINE is not set: run cargo xtask bench"));
+    };
     let compressed: &'static [u8] = Box::leak(std::fs::read(file)?.into_boxed_slice());
     let folder = tempfile::tempdir()?;
     let cache = CompileCache::open(&folder.path().join("cache"))?;

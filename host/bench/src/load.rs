@@ -15,7 +15,8 @@ const CONNECTIONS: usize = 4;
 /// Answers a second, and the median time of one.
 pub(crate) async fn rate(address: SocketAddr, body: &Bytes, time: Duration) -> Result<(f64, Duration)> {
     let started = Instant::now();
-    let tasks: Vec<_> = (0..CONNECTIONS).map(|_| tokio::spawn(one(address, body.clone(), started + time))).collect();
+    let tasks: Vec<_> =
+        (0..CONNECTIONS).map(|_| tokio::spawn(one(address, body.clone(), started + time))).collect();
     let mut times = Vec::new();
     for t in tasks {
         times.extend(t.await??);
@@ -42,7 +43,11 @@ async fn one(address: SocketAddr, body: Bytes, until: Instant) -> Result<Vec<Dur
         let status = answer.status();
         let bytes = answer.into_body().collect().await?.to_bytes();
         times.push(began.elapsed());
-        ensure!(status == 200 && bytes.starts_with(b"{\"outcome\":\"planned\""), "{status}: {}", String::from_utf8_lossy(&bytes));
+        ensure!(
+            status == 200 && bytes.starts_with(b"{\"outcome\":\"planned\""),
+            "{status}: {}",
+            String::from_utf8_lossy(&bytes)
+        );
     }
     driver.abort();
     Ok(times)

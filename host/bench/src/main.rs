@@ -27,11 +27,20 @@ async fn main() -> Result<()> {
     rows.push(start::run().await?);
     match helm::run().await? {
         Some(row) => rows.push(row),
-        None => println!("no helm binary (SUTLER_REAL_HELM, or `cargo xtask cluster up` once): the rendering is not compared"),
+        None => println!(
+            "no helm binary (SUTLER_REAL_HELM, or `cargo xtask cluster up` once): the rendering is not compared"
+        ),
     }
     println!("\n{:<64} {:>12}  {:<14} met", "figure", "value", "wanted");
     for r in &rows {
-        println!("{:<64} {:>9.3} {:<2}  {:<14} {}", r.what, r.value, r.unit, r.wanted, if r.met { "yes" } else { "NO" });
+        println!(
+            "{:<64} {:>9.3} {:<2}  {:<14} {}",
+            r.what,
+            r.value,
+            r.unit,
+            r.wanted,
+            if r.met { "yes" } else { "NO" }
+        );
     }
     Ok(())
 }

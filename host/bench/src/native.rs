@@ -86,7 +86,9 @@ impl Native {
 
 async fn plan(State(native): State<Arc<Native>>, body: Bytes) -> impl IntoResponse {
     let answer = match serde_json::from_slice::<Request>(&body) {
-        Ok(r) if r.changes.iter().all(|c| native.schema.is_valid(&c.settings)) => serde_json::to_vec(&work(&r)),
+        Ok(r) if r.changes.iter().all(|c| native.schema.is_valid(&c.settings)) => {
+            serde_json::to_vec(&work(&r))
+        }
         _ => serde_json::to_vec(&json!({"outcome": "failed"})),
     };
     ([(header::CONTENT_TYPE, "application/json")], answer.unwrap_or_default())
@@ -103,7 +105,14 @@ fn work(r: &Request) -> Answer {
             hashed.push(json!([c.resource, c.action, before, c.settings, [], []]));
             let fields = field_changes(Some(&before), Some(&c.settings))
                 .into_iter()
-                .map(|f| Field { path: f.path, before: f.before, after: f.after, after_unknown: false, sensitive: false, requires_replace: false })
+                .map(|f| Field {
+                    path: f.path,
+                    before: f.before,
+                    after: f.after,
+                    after_unknown: false,
+                    sensitive: false,
+                    requires_replace: false,
+                })
                 .collect();
             Planned { resource: c.resource.clone(), action: c.action.clone(), fields, warnings: vec![] }
         })

@@ -48,17 +48,29 @@ async fn dispatcher(folder: &std::path::Path) -> Result<Dispatcher> {
     let runtime = Arc::new(Runtime::new(engine, cache, Capabilities::default(), WasiPolicy::Empty)?);
     let none = BTreeMap::new();
     let catalog = Catalog::new(
-        runtime, CatalogConfig { dir: plugins }, BTreeMap::new(), BTreeMap::new(), none.clone(), none,
+        runtime,
+        CatalogConfig { dir: plugins },
+        BTreeMap::new(),
+        BTreeMap::new(),
+        none.clone(),
+        none,
     );
     let snapshot = catalog.reload().await.map_err(|e| anyhow!(e))?;
-    ensure!(snapshot.pairs().len() == 1, "the plugin was not loaded: {:?}", snapshot.files.values().map(|f| &f.reason).collect::<Vec<_>>());
+    ensure!(
+        snapshot.pairs().len() == 1,
+        "the plugin was not loaded: {:?}",
+        snapshot.files.values().map(|f| &f.reason).collect::<Vec<_>>()
+    );
     Ok(Dispatcher::new(catalog, DispatchConfig::default(), None, [7; 32], vec![]))
 }
 
 async fn serve(app: Router) -> Result<SocketAddr> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    tokio::spawn(axum::serve(axum::serve::ListenerExt::tap_io(listener, |s| drop(s.set_nodelay(true))), app).into_future());
+    tokio::spawn(
+        axum::serve(axum::serve::ListenerExt::tap_io(listener, |s| drop(s.set_nodelay(true))), app)
+            .into_future(),
+    );
     Ok(address)
 }
 
@@ -82,7 +94,10 @@ pub(crate) async fn run() -> Result<Vec<Row>> {
     for round in 0..=ROUNDS {
         let (a, a50) = load::rate(ours, &body, TIME).await?;
         let (b, b50) = load::rate(bare, &body, TIME).await?;
-        println!("plan, round {round}: sutler {a:.0}/s p50 {a50:?}, bare axum {b:.0}/s p50 {b50:?}, ratio {:.3}", a / b);
+        println!(
+            "plan, round {round}: sutler {a:.0}/s p50 {a50:?}, bare axum {b:.0}/s p50 {b50:?}, ratio {:.3}",
+            a / b
+        );
         // The first warms both up.
         if round > 0 {
             ratios.push(a / b);
@@ -92,10 +107,25 @@ pub(crate) async fn run() -> Result<Vec<Row>> {
     stop.cancel();
     serving.await??;
     let ratio = median(&mut ratios);
-    println!("plan: the median request takes {:.1} µs longer than the bare handler's, over HTTP with 4 connections", median(&mut added));
+    println!(
+        "plan: the median request takes {:.1} µs longer than the bare handler's, over HTTP with 4 connections",
+        median(&mut added)
+    );
     Ok(vec![
-        Row { what: "POST /plan through a Rust plugin ÷ bare axum handler", value: ratio, unit: "", wanted: ">= 0.7", met: ratio >= 0.7 },
-        Row { what: "one plan inside the host, p50 (look up, check, sandbox, check)", value: inside, unit: "µs", wanted: "<= 15", met: inside <= 15.0 },
+        Row {
+            what: "POST /plan through a Rust plugin ÷ bare axum handler",
+            value: ratio,
+            unit: "",
+            wanted: ">= 0.7",
+            met: ratio >= 0.7,
+        },
+        Row {
+            what: "one plan inside the host, p50 (look up, check, sandbox, check)",
+            value: inside,
+            unit: "µs",
+            wanted: "<= 15",
+            met: inside <= 15.0,
+        },
     ])
 }
 
@@ -105,7 +135,12 @@ async fn inside(dispatcher: &Dispatcher) -> Result<f64> {
     let request = Request {
         id: RequestId::parse("bench-1")?,
         pair: "tool/pure".parse()?,
-        application: Application { id: id("orders")?, environment: id("prod")?, tenant: Some(id("acme")?), instance: None },
+        application: Application {
+            id: id("orders")?,
+            environment: id("prod")?,
+            tenant: Some(id("acme")?),
+            instance: None,
+        },
         changes: vec![Change {
             resource: id("main")?,
             action: Action::Update,

@@ -33,5 +33,11 @@ pub(crate) async fn run() -> Result<Row> {
         }
         host.stop().await;
     }
-    Ok(Row { what: "start to ready with 50 compiled plugins", value: best, unit: "s", wanted: "< 1", met: best < 1.0 })
+    Ok(Row {
+        what: "start to ready with 50 compiled plugins",
+        value: best,
+        unit: "s",
+        wanted: "< 1",
+        met: best < 1.0,
+    })
 }

@@ -97,8 +97,12 @@ impl Catalog {
         let next = Arc::new(Snapshot::of(files, &before, &self.pairs));
         for (name, file) in &next.files {
             match (&file.entry, &file.reason) {
-                (Some(e), None) => tracing::info!(event = "plugin-loaded", plugin = %name, version = %e.descriptor.version, digest = %e.plugin.digest),
-                (_, Some(reason)) => tracing::warn!(event = "plugin-refused", plugin = %name, serves_older = file.entry.is_some(), "{reason}"),
+                (Some(e), None) => {
+                    tracing::info!(event = "plugin-loaded", plugin = %name, version = %e.descriptor.version, digest = %e.plugin.digest)
+                }
+                (_, Some(reason)) => {
+                    tracing::warn!(event = "plugin-refused", plugin = %name, serves_older = file.entry.is_some(), "{reason}")
+                }
                 (None, None) => {}
             }
         }
@@ -106,8 +110,16 @@ impl Catalog {
         Ok(next)
     }
 
-    async fn one(&self, found: Result<Found, String>, old: Option<FileState>, seen: Option<Digest>) -> FileState {
-        let keep = |reason: String| FileState { entry: old.as_ref().and_then(|o| o.entry.clone()), reason: Some(reason) };
+    async fn one(
+        &self,
+        found: Result<Found, String>,
+        old: Option<FileState>,
+        seen: Option<Digest>,
+    ) -> FileState {
+        let keep = |reason: String| FileState {
+            entry: old.as_ref().and_then(|o| o.entry.clone()),
+            reason: Some(reason),
+        };
         let found = match found {
             Ok(f) => f,
             Err(reason) => return keep(reason),
@@ -130,23 +142,31 @@ impl Catalog {
         for (name, source) in &found.config.secrets {
             secrets.insert(name.clone(), source.read().map_err(|e| format!("secret {name}: {e}"))?);
         }
-        let config = serde_json::to_string(&found.config.config).map_err(|e| format!("its config has no JSON form: {e}"))?;
+        let config = serde_json::to_string(&found.config.config)
+            .map_err(|e| format!("its config has no JSON form: {e}"))?;
         let max = self.runtime.engine().config().max_memory_mib;
         let limits = found.config.limits.clone();
         if limits.memory_mib > max {
-            return Err(format!("limits.memory-mib is {}; [runtime] max-memory-mib allows {max}", limits.memory_mib));
+            return Err(format!(
+                "limits.memory-mib is {}; [runtime] max-memory-mib allows {max}",
+                limits.memory_mib
+            ));
         }
         let (runtime, name, wasm) = (self.runtime.clone(), found.name, found.wasm);
-        let plugin = tokio::task::spawn_blocking(move || runtime.load(name, &wasm, PluginSettings { config, secrets }, limits))
-            .await
-            .map_err(|e| format!("compiling it was interrupted: {e}"))?
-            .map_err(|e| e.to_string())?;
+        let plugin = tokio::task::spawn_blocking(move || {
+            runtime.load(name, &wasm, PluginSettings { config, secrets }, limits)
+        })
+        .await
+        .map_err(|e| format!("compiling it was interrupted: {e}"))?
+        .map_err(|e| e.to_string())?;
         let descriptor = plugin.describe(grants.plain()).await.map_err(|e| match e {
             RunError::Fault(f) => {
                 self.faults.record(&f);
                 format!("its describe failed: {f}")
             }
-            RunError::Overloaded { what, limit } => format!("{what} has no sandbox free of {limit}; reload again"),
+            RunError::Overloaded { what, limit } => {
+                format!("{what} has no sandbox free of {limit}; reload again")
+            }
         })?;
         Entry::new(plugin, descriptor, grants)
     }

@@ -63,7 +63,10 @@ fn pair_entry(d: &PairDescriptor) -> Result<PairEntry, String> {
             return Err(format!("{} has a step without a name of its own: {:?}", d.pair, s.name));
         }
         if s.timeout_seconds == 0 || s.timeout_seconds > 86_400 {
-            return Err(format!("step {} of {} has a time-out of {} s; use 1 to 86400", s.name, d.pair, s.timeout_seconds));
+            return Err(format!(
+                "step {} of {} has a time-out of {} s; use 1 to 86400",
+                s.name, d.pair, s.timeout_seconds
+            ));
         }
     }
     Ok(PairEntry {
@@ -84,7 +87,12 @@ pub(crate) struct GrantTable {
 type Scopes = BTreeMap<String, ScopeConfig>;
 
 impl GrantTable {
-    pub(crate) fn new(plugin: &PluginName, own: &CapabilityGrants, instances: &Scopes, tenants: &Scopes) -> Self {
+    pub(crate) fn new(
+        plugin: &PluginName,
+        own: &CapabilityGrants,
+        instances: &Scopes,
+        tenants: &Scopes,
+    ) -> Self {
         let none = std::iter::once(None);
         let mut scoped = HashMap::new();
         for i in instances.iter().map(Some).chain(none) {
@@ -117,14 +125,20 @@ impl GrantTable {
 
 type Scope<'a> = Option<(&'a String, &'a ScopeConfig)>;
 
-fn grant_set(plugin: &PluginName, own: &CapabilityGrants, instance: Scope<'_>, tenant: Scope<'_>) -> GrantSet {
+fn grant_set(
+    plugin: &PluginName,
+    own: &CapabilityGrants,
+    instance: Scope<'_>,
+    tenant: Scope<'_>,
+) -> GrantSet {
     fn layers<G: Clone + Default>(
         plugin: &PluginName,
         own: &CapabilityGrants,
         scopes: [(Scope<'_>, fn(String) -> Layer); 2],
         of: fn(&CapabilityGrants) -> &Option<G>,
     ) -> Effective<G> {
-        let mut out = vec![(Layer::Plugin(plugin.to_string()), Arc::new(of(own).clone().unwrap_or_default()))];
+        let mut out =
+            vec![(Layer::Plugin(plugin.to_string()), Arc::new(of(own).clone().unwrap_or_default()))];
         for (scope, layer) in scopes {
             if let Some((name, config)) = scope
                 && let Some(g) = of(&config.grants)
@@ -134,7 +148,8 @@ fn grant_set(plugin: &PluginName, own: &CapabilityGrants, instance: Scope<'_>, t
         }
         Effective::new(out)
     }
-    let scopes: [(Scope<'_>, fn(String) -> Layer); 2] = [(instance, Layer::Instance), (tenant, Layer::Tenant)];
+    let scopes: [(Scope<'_>, fn(String) -> Layer); 2] =
+        [(instance, Layer::Instance), (tenant, Layer::Tenant)];
     GrantSet {
         kubernetes: layers(plugin, own, scopes, |g| &g.kubernetes),
         helm: layers(plugin, own, scopes, |g| &g.helm),

@@ -28,11 +28,15 @@ pub(crate) type Listing = BTreeMap<String, Result<Found, String>>;
 /// Words where the folder itself cannot be read.
 pub(crate) fn read(dir: &Path, configured: &BTreeMap<String, PluginConfig>) -> Result<Listing, String> {
     let entries = std::fs::read_dir(dir).map_err(|e| {
-        format!("the plugin folder {} cannot be read: {e}; set [catalog] dir to a folder of *.wasm", dir.display())
+        format!(
+            "the plugin folder {} cannot be read: {e}; set [catalog] dir to a folder of *.wasm",
+            dir.display()
+        )
     })?;
     let mut out = Listing::new();
     for entry in entries {
-        let path = entry.map_err(|e| format!("the plugin folder {} cannot be read: {e}", dir.display()))?.path();
+        let path =
+            entry.map_err(|e| format!("the plugin folder {} cannot be read: {e}", dir.display()))?.path();
         if path.extension().is_none_or(|e| e != "wasm") {
             continue;
         }
@@ -44,7 +48,8 @@ pub(crate) fn read(dir: &Path, configured: &BTreeMap<String, PluginConfig>) -> R
 }
 
 fn one(path: &Path, stem: &str, configured: &BTreeMap<String, PluginConfig>) -> Result<Found, String> {
-    let name = PluginName::parse(stem).map_err(|e| format!("its file cannot be a plugin's: {e}; rename {stem}.wasm"))?;
+    let name = PluginName::parse(stem)
+        .map_err(|e| format!("its file cannot be a plugin's: {e}; rename {stem}.wasm"))?;
     let size = std::fs::metadata(path).map_err(|e| unreadable(path, &e))?.len();
     if size > MAX_BYTES {
         return Err(format!("it has {size} bytes; at most {MAX_BYTES} are read"));

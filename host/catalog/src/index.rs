@@ -36,11 +36,17 @@ impl Snapshot {
 
     /// The snapshot with each pair given to one plugin. `fixed` is `[pairs]`; what `self` serves keeps its pairs.
     /// A refused newcomer leaves its own predecessor in place.
-    pub(crate) fn of(mut files: BTreeMap<String, FileState>, before: &Self, fixed: &BTreeMap<Pair, String>) -> Self {
+    pub(crate) fn of(
+        mut files: BTreeMap<String, FileState>,
+        before: &Self,
+        fixed: &BTreeMap<Pair, String>,
+    ) -> Self {
         let owners = before.by_pair.iter().map(|(p, e)| (p.clone(), e.plugin.name.to_string())).collect();
         loop {
-            let claims =
-                files.iter().filter_map(|(n, f)| f.entry.as_ref().map(|e| (n.clone(), pairs_of(e)))).collect();
+            let claims = files
+                .iter()
+                .filter_map(|(n, f)| f.entry.as_ref().map(|e| (n.clone(), pairs_of(e))))
+                .collect();
             let refusals = refusals(&claims, &owners, fixed);
             if refusals.is_empty() {
                 break;
@@ -85,7 +91,8 @@ fn refusals(
     for (pair, names) in claimants {
         if let Some(owner) = fixed.get(pair) {
             for n in names.iter().filter(|n| **n != owner) {
-                out.entry((*n).clone()).or_insert_with(|| format!("it claims {pair}, which [pairs] gives to plugin {owner}"));
+                out.entry((*n).clone())
+                    .or_insert_with(|| format!("it claims {pair}, which [pairs] gives to plugin {owner}"));
             }
         } else if let Some(owner) = owners.get(pair).filter(|o| names.contains(o)) {
             for n in names.iter().filter(|n| **n != owner) {
@@ -114,8 +121,12 @@ mod tests {
         for (n, p) in claims {
             all.entry((*n).into()).or_default().push(p.parse().unwrap());
         }
-        let own = |x: &[(&str, &str)]| x.iter().map(|(p, n)| (p.parse::<Pair>().unwrap(), (*n).to_owned())).collect::<Vec<_>>();
-        refusals(&all, &own(owners).into_iter().collect(), &own(fixed).into_iter().collect()).into_keys().collect()
+        let own = |x: &[(&str, &str)]| {
+            x.iter().map(|(p, n)| (p.parse::<Pair>().unwrap(), (*n).to_owned())).collect::<Vec<_>>()
+        };
+        refusals(&all, &own(owners).into_iter().collect(), &own(fixed).into_iter().collect())
+            .into_keys()
+            .collect()
     }
 
     #[test]
@@ -128,6 +139,9 @@ mod tests {
         // An owner that is gone no longer counts.
         assert_eq!(check(&[("a", "tool/x")], &[("tool/x", "gone")], &[]), none);
         // A plugin is refused as a whole, whatever else it claims.
-        assert_eq!(check(&[("a", "tool/x"), ("a", "tool/z"), ("b", "tool/x")], &[("tool/x", "b")], &[]), ["a"]);
+        assert_eq!(
+            check(&[("a", "tool/x"), ("a", "tool/z"), ("b", "tool/x")], &[("tool/x", "b")], &[]),
+            ["a"]
+        );
     }
 }

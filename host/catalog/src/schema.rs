@@ -51,7 +51,10 @@ impl Schema {
             .with_draft(Draft::Draft202012)
             .with_pattern_options(PatternOptions::regex())
             .build(&closed(&text))
-            .map_err(|e| SchemaError::Invalid { at: e.instance_path().to_string(), message: e.to_string() })?;
+            .map_err(|e| SchemaError::Invalid {
+                at: e.instance_path().to_string(),
+                message: e.to_string(),
+            })?;
         Ok(Self { text, validator })
     }
 
@@ -123,7 +126,9 @@ impl Schema {
 
     fn marked(&self, pointer: &str, mark: &str) -> bool {
         let on = |nodes: &[&Value]| {
-            nodes.iter().any(|n| self.spread(n, 0).iter().any(|n| n.get(mark).and_then(Value::as_bool) == Some(true)))
+            nodes
+                .iter()
+                .any(|n| self.spread(n, 0).iter().any(|n| n.get(mark).and_then(Value::as_bool) == Some(true)))
         };
         let mut nodes = vec![&self.text];
         for segment in segments(pointer) {
@@ -253,8 +258,14 @@ mod tests {
             refused(json!({"type": "object", "properties": {"a": {"$ref": "https://example.com/x"}}})),
             SchemaError::Remote("https://example.com/x".into())
         );
-        assert!(matches!(refused(json!({"type": "object", "properties": {"a": {"type": 7}}})), SchemaError::Invalid { .. }));
-        assert!(matches!(refused(json!({"type": "object", "description": "x".repeat(70_000)})), SchemaError::TooLarge(_)));
+        assert!(matches!(
+            refused(json!({"type": "object", "properties": {"a": {"type": 7}}})),
+            SchemaError::Invalid { .. }
+        ));
+        assert!(matches!(
+            refused(json!({"type": "object", "description": "x".repeat(70_000)})),
+            SchemaError::TooLarge(_)
+        ));
         // A pattern that needs backtracking is not linear.
         assert!(matches!(
             refused(json!({"type": "object", "properties": {"a": {"pattern": "(a)\\1"}}})),

@@ -22,7 +22,8 @@ pub(crate) fn run_error(e: RunError, faults: &FaultLog) -> Result<Failed, CallEr
 
 pub(crate) fn fault(f: &Fault, faults: &FaultLog) -> Failed {
     faults.record(f);
-    metrics::counter!("sutler_faults_total", "plugin" => f.plugin.clone(), "kind" => f.kind.as_str()).increment(1);
+    metrics::counter!("sutler_faults_total", "plugin" => f.plugin.clone(), "kind" => f.kind.as_str())
+        .increment(1);
     let advice = match f.kind {
         FaultKind::DependencyTimeout => "try again; if it stays, ask the operator with the fault id",
         _ => "the operator finds the details under the fault id",

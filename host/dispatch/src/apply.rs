@@ -114,7 +114,11 @@ fn done(
     for a in &applied {
         let name = a.resource.as_str();
         if !asked.contains(name) || !seen.insert(name) {
-            return Err(broke(inner, entry, format!("it applied resource {name} twice or without being asked")));
+            return Err(broke(
+                inner,
+                entry,
+                format!("it applied resource {name} twice or without being asked"),
+            ));
         }
     }
     if let Some(missing) = asked.iter().find(|n| !seen.contains(*n)) {
@@ -146,14 +150,20 @@ fn outputs(pair: &PairEntry, request: &Request, applied: &[Applied]) -> Result<(
 fn differs(pair: &PairEntry, planned: &[Planned], applied: &[Applied]) -> Option<Failure> {
     for a in applied {
         let Some(p) = planned.iter().find(|p| p.resource == a.resource) else { continue };
-        let (Some(after), Some(outputs)) = (p.after.as_ref().and_then(|v| v.as_object()), a.outputs.as_object()) else {
+        let (Some(after), Some(outputs)) =
+            (p.after.as_ref().and_then(|v| v.as_object()), a.outputs.as_object())
+        else {
             continue;
         };
         for (key, value) in outputs {
             let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
-            let known = after.get(key).filter(|_| !p.unknown.contains(&path) && !pair.outputs.sensitive(&path));
+            let known =
+                after.get(key).filter(|_| !p.unknown.contains(&path) && !pair.outputs.sensitive(&path));
             if known.is_some_and(|k| k != value) {
-                let reason = format!("{key} of {} came out otherwise than planned; look at it with inspect.", a.resource);
+                let reason = format!(
+                    "{key} of {} came out otherwise than planned; look at it with inspect.",
+                    a.resource
+                );
                 return Some(Failure::new("apply-differs", reason).on(a.resource.as_str()).at(path));
             }
         }

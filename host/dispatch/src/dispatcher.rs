@@ -11,7 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sutler_catalog::{Catalog, Entry, PairEntry, Snapshot};
 use sutler_logs::{LogLine, Logs, StreamOptions};
-use sutler_model::{Action, Applied, Call, Failure, Fault, FaultKind, Inquiry, Known, Mode, Owner, Pair, Proposal, Request};
+use sutler_model::{
+    Action, Applied, Call, Failure, Fault, FaultKind, Inquiry, Known, Mode, Owner, Pair, Proposal, Request,
+};
 use tokio_util::task::TaskTracker;
 
 use crate::provisioner::{
@@ -76,14 +78,21 @@ impl Inner {
         entry.plugin.fault(mode, FaultKind::Contract, message)
     }
 
-    async fn proposal(&self, entry: &Entry, pair: &PairEntry, request: &Request) -> Result<Result<Proposal, Failed>, CallError> {
+    async fn proposal(
+        &self,
+        entry: &Entry,
+        pair: &PairEntry,
+        request: &Request,
+    ) -> Result<Result<Proposal, Failed>, CallError> {
         if let Err(f) = settings::check(request, pair) {
             return Ok(Err(answers::failed(f)));
         }
         match entry.plugin.plan(request, entry.grants(&request.application)).await {
             Ok(Ok(p)) => Ok(match plan::check(request, pair, &p) {
                 Ok(()) => Ok(p),
-                Err(text) => Err(answers::fault(&self.contract_fault(entry, Mode::Plan, text), self.catalog.faults())),
+                Err(text) => {
+                    Err(answers::fault(&self.contract_fault(entry, Mode::Plan, text), self.catalog.faults()))
+                }
             }),
             Ok(Err(f)) => Ok(Err(answers::failed(f))),
             Err(e) => Ok(Err(answers::run_error(e, self.catalog.faults())?)),
@@ -91,14 +100,22 @@ impl Inner {
     }
 
     async fn plan(&self, request: &Request) -> Outcome<PlanView> {
-        let Some(entry) = self.find(&request.pair) else { return Ok(Err(answers::not_handled(&request.pair))) };
-        let Some(pair) = entry.pairs.get(&request.pair) else { return Ok(Err(answers::not_handled(&request.pair))) };
+        let Some(entry) = self.find(&request.pair) else {
+            return Ok(Err(answers::not_handled(&request.pair)));
+        };
+        let Some(pair) = entry.pairs.get(&request.pair) else {
+            return Ok(Err(answers::not_handled(&request.pair)));
+        };
         Ok(self.proposal(&entry, pair, request).await?.map(|p| plan::view(request, pair, &p, &self.hash_key)))
     }
 
     async fn apply(&self, request: &Request, plan_hash: Option<&str>) -> Outcome<Vec<Applied>> {
-        let Some(entry) = self.find(&request.pair) else { return Ok(Err(answers::not_handled(&request.pair))) };
-        let Some(pair) = entry.pairs.get(&request.pair) else { return Ok(Err(answers::not_handled(&request.pair))) };
+        let Some(entry) = self.find(&request.pair) else {
+            return Ok(Err(answers::not_handled(&request.pair)));
+        };
+        let Some(pair) = entry.pairs.get(&request.pair) else {
+            return Ok(Err(answers::not_handled(&request.pair)));
+        };
         let proposal = match self.proposal(&entry, pair, request).await? {
             Ok(p) => p,
             Err(f) => return Ok(Err(f)),
@@ -110,17 +127,27 @@ impl Inner {
     }
 
     /// The plan that the caller saw still holds, and nothing is replaced that nobody agreed to.
-    fn allowed(&self, request: &Request, pair: &PairEntry, proposal: &Proposal, plan_hash: Option<&str>) -> Result<(), Failure> {
+    fn allowed(
+        &self,
+        request: &Request,
+        pair: &PairEntry,
+        proposal: &Proposal,
+        plan_hash: Option<&str>,
+    ) -> Result<(), Failure> {
         if let Some(hash) = plan_hash {
             let now = plan::view(request, pair, proposal, &self.hash_key).plan_hash;
             return if now == hash {
                 Ok(())
             } else {
-                Err(Failure::new("plan-stale", "What would happen now differs from the plan with this planHash; nothing was changed. Plan again."))
+                Err(Failure::new(
+                    "plan-stale",
+                    "What would happen now differs from the plan with this planHash; nothing was changed. Plan again.",
+                ))
             };
         }
         for c in plan::replaced(pair, proposal) {
-            let agreed = request.changes.iter().any(|r| r.resource == c.resource && r.action == Action::Replace);
+            let agreed =
+                request.changes.iter().any(|r| r.resource == c.resource && r.action == Action::Replace);
             if !agreed {
                 let reason = format!(
                     "{} would have to be replaced; nothing was changed. Send action \"replace\", or the planHash of a plan that shows it.",
@@ -137,22 +164,33 @@ impl Inner {
     }
 
     async fn inspect(&self, inquiry: &Inquiry) -> Outcome<Vec<ObservedView>> {
-        let Some(entry) = self.find(&inquiry.pair) else { return Ok(Err(answers::not_handled(&inquiry.pair))) };
-        let Some(pair) = entry.pairs.get(&inquiry.pair) else { return Ok(Err(answers::not_handled(&inquiry.pair))) };
+        let Some(entry) = self.find(&inquiry.pair) else {
+            return Ok(Err(answers::not_handled(&inquiry.pair)));
+        };
+        let Some(pair) = entry.pairs.get(&inquiry.pair) else {
+            return Ok(Err(answers::not_handled(&inquiry.pair)));
+        };
         let observed = match entry.plugin.inspect(inquiry, entry.grants(&inquiry.application)).await {
             Ok(Ok(o)) => o,
             Ok(Err(f)) => return Ok(Err(answers::failed(f))),
             Err(e) => return Ok(Err(answers::run_error(e, self.catalog.faults())?)),
         };
         if let Err(text) = drift::check(inquiry, &observed) {
-            return Ok(Err(answers::fault(&self.contract_fault(&entry, Mode::Inspect, text), self.catalog.faults())));
+            return Ok(Err(answers::fault(
+                &self.contract_fault(&entry, Mode::Inspect, text),
+                self.catalog.faults(),
+            )));
         }
-        let of = |k: &Known| observed.iter().find(|o| o.resource == k.resource).map(|o| drift::view(k, o.clone(), pair));
+        let of = |k: &Known| {
+            observed.iter().find(|o| o.resource == k.resource).map(|o| drift::view(k, o.clone(), pair))
+        };
         Ok(Ok(inquiry.resources.iter().filter_map(of).collect()))
     }
 
     async fn logs(&self, inquiry: Inquiry, options: StreamOptions) -> Outcome<BoxStream<'static, LogLine>> {
-        let Some(entry) = self.find(&inquiry.pair) else { return Ok(Err(answers::not_handled(&inquiry.pair))) };
+        let Some(entry) = self.find(&inquiry.pair) else {
+            return Ok(Err(answers::not_handled(&inquiry.pair)));
+        };
         let grants = entry.grants(&inquiry.application);
         let sources = match entry.plugin.locate(&inquiry, grants).await {
             Ok(Some(Ok(s))) => s,
@@ -161,7 +199,9 @@ impl Inner {
             Err(e) => return Ok(Err(answers::run_error(e, self.catalog.faults())?)),
         };
         let Some(logs) = &self.logs else {
-            return Err(CallError::Unavailable("this host has no cluster configured to read logs from".into()));
+            return Err(CallError::Unavailable(
+                "this host has no cluster configured to read logs from".into(),
+            ));
         };
         let call = Call {
             plugin: entry.plugin.name.clone(),
@@ -218,7 +258,11 @@ impl Dispatcher {
 }
 
 /// Times one call and counts how it ended.
-async fn counted<T>(export: &'static str, pair: String, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+async fn counted<T>(
+    export: &'static str,
+    pair: String,
+    work: impl Future<Output = Outcome<T>>,
+) -> Outcome<T> {
     let started = Instant::now();
     let out = work.await;
     let outcome = match &out {
@@ -252,11 +296,19 @@ impl Provisioner for Dispatcher {
     }
 
     fn inspect(&self, inquiry: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>> {
-        Box::pin(async move { counted("inspect", label(&self.0, &inquiry.pair), self.0.inspect(&inquiry)).await })
+        Box::pin(
+            async move { counted("inspect", label(&self.0, &inquiry.pair), self.0.inspect(&inquiry)).await },
+        )
     }
 
-    fn logs(&self, inquiry: Inquiry, options: StreamOptions) -> BoxFuture<'_, Outcome<BoxStream<'static, LogLine>>> {
-        Box::pin(async move { counted("locate", label(&self.0, &inquiry.pair), self.0.logs(inquiry, options)).await })
+    fn logs(
+        &self,
+        inquiry: Inquiry,
+        options: StreamOptions,
+    ) -> BoxFuture<'_, Outcome<BoxStream<'static, LogLine>>> {
+        Box::pin(async move {
+            counted("locate", label(&self.0, &inquiry.pair), self.0.logs(inquiry, options)).await
+        })
     }
 
     fn handles(&self) -> Vec<HandleView> {

@@ -49,7 +49,12 @@ fn host_differences(known: &Known, o: &Observed, pair: &PairEntry) -> Vec<Differ
     let expects = known.settings.is_some() || known.outputs.is_some();
     match o.presence {
         Presence::Absent if expects => {
-            return vec![Difference { at: String::new(), class: DifferenceClass::Missing, expected: None, actual: None }];
+            return vec![Difference {
+                at: String::new(),
+                class: DifferenceClass::Missing,
+                expected: None,
+                actual: None,
+            }];
         }
         Presence::Absent | Presence::Unknown => return vec![],
         Presence::Present => {}
@@ -59,7 +64,12 @@ fn host_differences(known: &Known, o: &Observed, pair: &PairEntry) -> Vec<Differ
     out
 }
 
-fn compare(expected: Option<&Value>, actual: Option<&Value>, schema: &Schema, prefix: &str) -> Vec<Difference> {
+fn compare(
+    expected: Option<&Value>,
+    actual: Option<&Value>,
+    schema: &Schema,
+    prefix: &str,
+) -> Vec<Difference> {
     let (Some(e), Some(a)) = (expected, actual) else { return vec![] };
     field_changes(Some(e), Some(a))
         .into_iter()

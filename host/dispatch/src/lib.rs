@@ -11,5 +11,6 @@ mod settings;
 
 pub use dispatcher::{DispatchConfig, Dispatcher, Readiness};
 pub use provisioner::{
-    CallError, Failed, HandleView, ObservedView, Outcome, PlanView, PlannedField, PlannedView, PluginView, Provisioner,
+    CallError, Failed, HandleView, ObservedView, Outcome, PlanView, PlannedField, PlannedView, PluginView,
+    Provisioner,
 };

@@ -84,7 +84,9 @@ pub(crate) fn replaced<'a>(pair: &PairEntry, proposal: &'a Proposal) -> Vec<&'a 
     let marked = |c: &Planned| {
         c.before.is_some()
             && c.after.is_some()
-            && field_changes(c.before.as_ref(), c.after.as_ref()).iter().any(|f| pair.settings.requires_replace(&f.path))
+            && field_changes(c.before.as_ref(), c.after.as_ref())
+                .iter()
+                .any(|f| pair.settings.requires_replace(&f.path))
     };
     proposal
         .changes

@@ -4,7 +4,10 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde_json::Value;
 use sutler_logs::{LogLine, StreamOptions};
-use sutler_model::{Action, Applied, Difference, Failure, Fault, FieldChange, Identifier, Inquiry, Pair, Presence, Request, Step};
+use sutler_model::{
+    Action, Applied, Difference, Failure, Fault, FieldChange, Identifier, Inquiry, Pair, Presence, Request,
+    Step,
+};
 
 /// A planned change as the caller sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,7 +114,11 @@ pub trait Provisioner: Send + Sync + 'static {
     /// `plan_hash`: what the caller saw planned; the work fails `plan-stale` where it no longer holds.
     fn apply(&self, request: Request, plan_hash: Option<String>) -> BoxFuture<'_, Outcome<Vec<Applied>>>;
     fn inspect(&self, inquiry: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>>;
-    fn logs(&self, inquiry: Inquiry, options: StreamOptions) -> BoxFuture<'_, Outcome<BoxStream<'static, LogLine>>>;
+    fn logs(
+        &self,
+        inquiry: Inquiry,
+        options: StreamOptions,
+    ) -> BoxFuture<'_, Outcome<BoxStream<'static, LogLine>>>;
     fn handles(&self) -> Vec<HandleView>;
     fn plugins(&self) -> Vec<PluginView>;
     /// The newest faults of a plugin, newest first; `None` for an unknown one.

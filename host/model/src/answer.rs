@@ -37,7 +37,10 @@ pub struct Applied {
 
 impl std::fmt::Debug for Applied {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Applied").field("resource", &self.resource).field("outputs", &self.outputs).finish_non_exhaustive()
+        f.debug_struct("Applied")
+            .field("resource", &self.resource)
+            .field("outputs", &self.outputs)
+            .finish_non_exhaustive()
     }
 }
 

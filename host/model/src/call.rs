@@ -56,11 +56,18 @@ impl Owner {
     /// `a-b` + `c` and `a` + `b-c` differ.
     pub fn hash(&self) -> String {
         let a = &self.application;
-        let part = |i: &Option<Identifier>| i.as_ref().map_or_else(|| "-".to_owned(), |i| format!("{}:{i}", i.as_str().len()));
+        let part = |i: &Option<Identifier>| {
+            i.as_ref().map_or_else(|| "-".to_owned(), |i| format!("{}:{i}", i.as_str().len()))
+        };
         let text = format!(
             "{}/{}/{}:{}/{}:{}/{}",
-            part(&a.instance), part(&a.tenant), a.environment.as_str().len(), a.environment,
-            a.id.as_str().len(), a.id, self.pair
+            part(&a.instance),
+            part(&a.tenant),
+            a.environment.as_str().len(),
+            a.environment,
+            a.id.as_str().len(),
+            a.id,
+            self.pair
         );
         Digest::of(text.as_bytes()).hex().chars().take(16).collect()
     }

@@ -106,7 +106,8 @@ mod tests {
     fn leaves_that_differ() {
         let b = json!({"a": 1, "b": {"c": [1, 2], "d/e": "x"}, "gone": {"k": true}});
         let a = json!({"a": 1, "b": {"c": [1, 3], "d/e": "y"}, "new": [1]});
-        let got: Vec<_> = field_changes(Some(&b), Some(&a)).into_iter().map(|c| (c.path, c.before, c.after)).collect();
+        let got: Vec<_> =
+            field_changes(Some(&b), Some(&a)).into_iter().map(|c| (c.path, c.before, c.after)).collect();
         assert_eq!(
             got,
             vec![

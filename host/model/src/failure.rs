@@ -38,7 +38,14 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(code: &str, reason: impl Into<String>) -> Self {
-        Self { code: code.into(), reason: reason.into(), resource: None, path: None, retryable: false, details: None }
+        Self {
+            code: code.into(),
+            reason: reason.into(),
+            resource: None,
+            path: None,
+            retryable: false,
+            details: None,
+        }
     }
     #[must_use]
     pub fn on(mut self, resource: impl Into<String>) -> Self {

@@ -63,7 +63,15 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in {} of plugin {}: {} ({})", self.kind.as_str(), self.export, self.plugin, self.message, self.id)
+        write!(
+            f,
+            "{} in {} of plugin {}: {} ({})",
+            self.kind.as_str(),
+            self.export,
+            self.plugin,
+            self.message,
+            self.id
+        )
     }
 }
 impl std::error::Error for Fault {}

@@ -15,8 +15,7 @@ pub struct InvalidName {
     pub rule: &'static str,
 }
 
-const IDENTIFIER_RULE: &str =
-    "use 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit";
+const IDENTIFIER_RULE: &str = "use 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit";
 
 fn shorten(s: &str) -> String {
     s.chars().take(80).collect()

@@ -14,7 +14,8 @@ mod request;
 mod secret;
 
 pub use answer::{
-    Applied, Difference, DifferenceClass, NextStep, Observed, Pause, Planned, Presence, Progress, Proposal, Stopped,
+    Applied, Difference, DifferenceClass, NextStep, Observed, Pause, Planned, Presence, Progress, Proposal,
+    Stopped,
 };
 pub use call::{Call, Mode, Owner};
 pub use descriptor::{Descriptor, PairDescriptor, Step};

@@ -29,11 +29,15 @@ enum Part {
 pub enum PatternError {
     #[error("pattern {0:?} is empty; write a name, or * for all")]
     Empty(String),
-    #[error("pattern {0:?} has the unknown placeholder {{{1}}}; use {{tenant}}, {{instance}}, {{environment}}, {{application}} or {{hash}}")]
+    #[error(
+        "pattern {0:?} has the unknown placeholder {{{1}}}; use {{tenant}}, {{instance}}, {{environment}}, {{application}} or {{hash}}"
+    )]
     Unknown(String, String),
     #[error("pattern {0:?} has a brace that is not closed")]
     Open(String),
-    #[error("pattern {0:?} has two placeholders without {{hash}}: \"a-b\" and \"c\" would give the same name as \"a\" and \"b-c\"; add {{hash}}")]
+    #[error(
+        "pattern {0:?} has two placeholders without {{hash}}: \"a-b\" and \"c\" would give the same name as \"a\" and \"b-c\"; add {{hash}}"
+    )]
     Ambiguous(String),
 }
 
@@ -70,7 +74,8 @@ impl FromStr for Pattern {
         if parts.is_empty() {
             return Err(PatternError::Empty(s.into()));
         }
-        let placeholders = parts.iter().filter(|p| !matches!(p, Part::Text(_) | Part::Any | Part::Hash)).count();
+        let placeholders =
+            parts.iter().filter(|p| !matches!(p, Part::Text(_) | Part::Any | Part::Hash)).count();
         if placeholders > 1 && !parts.contains(&Part::Hash) {
             return Err(PatternError::Ambiguous(s.into()));
         }
@@ -178,7 +183,12 @@ mod tests {
     fn owner(tenant: Option<&str>) -> Owner {
         let id = |s: &str| Identifier::parse(s).unwrap();
         Owner {
-            application: Application { id: id("orders"), environment: id("prod"), tenant: tenant.map(id), instance: None },
+            application: Application {
+                id: id("orders"),
+                environment: id("prod"),
+                tenant: tenant.map(id),
+                instance: None,
+            },
             pair: "deployment/ksml".parse::<Pair>().unwrap(),
         }
     }
@@ -215,6 +225,9 @@ mod tests {
         let p: Pattern = "{tenant}-{environment}-{hash}".parse().unwrap();
         let a = owner(Some("acme"));
         assert_eq!(p.fill(&a).unwrap(), format!("acme-prod-{}", &a.hash()[..8]));
-        assert_eq!("x-{nope}".parse::<Pattern>(), Err(PatternError::Unknown("x-{nope}".into(), "nope".into())));
+        assert_eq!(
+            "x-{nope}".parse::<Pattern>(),
+            Err(PatternError::Unknown("x-{nope}".into(), "nope".into()))
+        );
     }
 }

@@ -12,7 +12,9 @@ use crate::engine::Engine;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    #[error("the cache folder {0} cannot be used: {1}; give sutler a folder that only it can write ([cache] dir)")]
+    #[error(
+        "the cache folder {0} cannot be used: {1}; give sutler a folder that only it can write ([cache] dir)"
+    )]
     Folder(PathBuf, std::io::Error),
     #[error("the folder {0} can be written by others; run: chmod go-w {0}")]
     Shared(PathBuf),
@@ -130,5 +132,7 @@ fn host_key(file: &Path) -> std::io::Result<[u8; 32]> {
         Err(e) => return Err(e),
     }
     let _ = std::fs::remove_file(&tmp);
-    std::fs::read(file)?.try_into().map_err(|_| std::io::Error::other("the key file does not hold 32 bytes; remove it"))
+    std::fs::read(file)?
+        .try_into()
+        .map_err(|_| std::io::Error::other("the key file does not hold 32 bytes; remove it"))
 }

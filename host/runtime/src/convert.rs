@@ -146,7 +146,11 @@ fn resource(what: &str, name: &str) -> Checked<m::Identifier> {
 }
 
 fn pointer(what: &str, p: String) -> Checked<String> {
-    if p.is_empty() || p.starts_with('/') { Ok(p) } else { broken(format!("{what} holds {p:?}, which is no JSON Pointer")) }
+    if p.is_empty() || p.starts_with('/') {
+        Ok(p)
+    } else {
+        broken(format!("{what} holds {p:?}, which is no JSON Pointer"))
+    }
 }
 
 fn pointers(what: &str, ps: Vec<String>) -> Checked<Vec<String>> {
@@ -183,7 +187,10 @@ pub(crate) fn failure_in(f: t::Failure) -> Checked<m::Failure> {
     }
     let kebab = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if f.code.is_empty() || f.code.len() > 64 || !f.code.chars().all(kebab) {
-        return broken(format!("its failure code {:?} is not kebab-case", f.code.chars().take(80).collect::<String>()));
+        return broken(format!(
+            "its failure code {:?} is not kebab-case",
+            f.code.chars().take(80).collect::<String>()
+        ));
     }
     Ok(m::Failure {
         details: optional("the failure's details", f.details.as_ref())?,
@@ -252,7 +259,11 @@ pub(crate) fn progress_in(p: p::Progress) -> Checked<m::Progress> {
 }
 
 pub(crate) fn stopped_in(s: p::Stopped) -> Checked<m::Stopped> {
-    Ok(m::Stopped { failure: failure_in(s.failure)?, applied: all_applied(s.applied)?, state: state_in(s.state)? })
+    Ok(m::Stopped {
+        failure: failure_in(s.failure)?,
+        applied: all_applied(s.applied)?,
+        state: state_in(s.state)?,
+    })
 }
 
 pub(crate) fn observed_in(o: Vec<p::Observed>) -> Checked<Vec<m::Observed>> {

@@ -62,7 +62,8 @@ impl Engine {
     /// # Errors
     /// `EngineError` where the machine cannot give what the pool needs (address space, mostly).
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
-        let inner = wasmtime::Engine::new(&wasmtime_config(&config)).map_err(|e| EngineError(format!("{e:#}")))?;
+        let inner =
+            wasmtime::Engine::new(&wasmtime_config(&config)).map_err(|e| EngineError(format!("{e:#}")))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (weak, stopped) = (inner.weak(), stop.clone());
         std::thread::Builder::new()

@@ -16,7 +16,14 @@ pub(crate) fn fault_id() -> String {
 }
 
 pub(crate) fn new(plugin: &str, mode: Mode, kind: FaultKind, message: impl Into<String>) -> Fault {
-    Fault { id: fault_id(), kind, plugin: plugin.into(), export: mode.as_str().into(), message: message.into(), frames: vec![] }
+    Fault {
+        id: fault_id(),
+        kind,
+        plugin: plugin.into(),
+        export: mode.as_str().into(),
+        message: message.into(),
+        frames: vec![],
+    }
 }
 
 /// Classes an error that came out of a guest call.

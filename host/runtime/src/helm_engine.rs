@@ -20,7 +20,13 @@ use crate::random::Random;
 
 /// What one rendering may use: a chart of thousands of templates fits, a template that loops does not.
 fn limits() -> Limits {
-    Limits { memory_mib: 512, cpu_milliseconds: 30_000, wall_seconds: 60, host_call_mib: 256, ..Limits::default() }
+    Limits {
+        memory_mib: 512,
+        cpu_milliseconds: 30_000,
+        wall_seconds: 60,
+        host_call_mib: 256,
+        ..Limits::default()
+    }
 }
 
 type Ready = Result<EngineHostPre<State>, EngineError>;
@@ -50,7 +56,11 @@ impl HelmEngine {
             let started = std::time::Instant::now();
             let result = compile(&its, &cache, compressed);
             match &result {
-                Ok((_, cached)) => tracing::info!(event = "helm-engine-ready", cached, duration_ms = started.elapsed().as_millis() as u64),
+                Ok((_, cached)) => tracing::info!(
+                    event = "helm-engine-ready",
+                    cached,
+                    duration_ms = started.elapsed().as_millis() as u64
+                ),
                 Err(error) => tracing::error!(event = "helm-engine-failed", %error),
             }
             // Nobody waits any more where the host has been dropped meanwhile.
@@ -113,13 +123,18 @@ fn stopped() -> EngineError {
     EngineError::Unavailable("the host is stopping".into())
 }
 
-fn compile(engine: &Engine, cache: &CompileCache, compressed: &[u8]) -> Result<(EngineHostPre<State>, bool), EngineError> {
+fn compile(
+    engine: &Engine,
+    cache: &CompileCache,
+    compressed: &[u8],
+) -> Result<(EngineHostPre<State>, bool), EngineError> {
     if compressed.is_empty() {
         return Err(EngineError::Unavailable(
             "this sutler was built without Helm's engine; build it with: cargo xtask build".into(),
         ));
     }
-    let failed = |e: wasmtime::Error| EngineError::Unavailable(format!("Helm's engine cannot be loaded: {e:#}"));
+    let failed =
+        |e: wasmtime::Error| EngineError::Unavailable(format!("Helm's engine cannot be loaded: {e:#}"));
     let digest = Digest::of(compressed);
     let (component, cached) =
         cache.compile(engine, &digest, || zstd::decode_all(compressed).map(Into::into)).map_err(failed)?;

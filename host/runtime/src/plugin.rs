@@ -7,32 +7,19 @@ use std::time::{Duration, Instant};
 
 use sutler_logs::LogSource;
 use sutler_model::{
-    Application, Call, Checkpoint, Descriptor, Digest, Failure, Fault, FaultKind, Inquiry, Mode,
-    Observed, Owner, Pair, PluginName, Progress, Proposal, Request, Secret, Stopped,
+    Application, Call, Checkpoint, Descriptor, Digest, Failure, Fault, FaultKind, Inquiry, Mode, Observed,
+    Owner, Pair, PluginName, Progress, Proposal, Request, Secret, Stopped,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use wasmtime::component::Linker;
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::bindings::{logs, plugin as bound};
 use crate::budget::Stop;
-use crate::cache::CompileCache;
 use crate::convert::{self, Broken};
 use crate::engine::Engine;
 use crate::random::Random;
 use crate::sandbox::{Capabilities, GrantSet, State};
-use crate::{faults, imports, limits::Limits, size};
-
-/// Whether components that import WASI may be loaded: `[policy] wasi`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum WasiPolicy {
-    /// WASI 0.2 is linked with nothing in it: no files, no sockets, no environment.
-    #[default]
-    Empty,
-    /// A component that imports WASI is refused.
-    None,
-}
+use crate::{faults, limits::Limits, size};
 
 /// What the operator gives one plugin.
 #[derive(Debug, Clone, Default)]
@@ -42,128 +29,15 @@ pub struct PluginSettings {
     pub secrets: HashMap<String, Secret>,
 }
 
-/// Why a file is not a plugin that can run here.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    #[error("it is a core WebAssembly module, not a component; build it as a component (see plugins/README.md)")]
-    CoreModule,
-    #[error("it is not a WebAssembly component: {0}")]
-    NotComponent(String),
-    #[error("{0}; sutler offers the imports of world sutler:provisioner/provisioner-plugin@0.1.0")]
-    UnknownImport(String),
-    #[error("it imports {0} and [policy] wasi = \"none\" refuses WASI; build it without WASI or allow it")]
-    WasiRefused(String),
-    #[error("it does not export sutler:provisioner/provisioner@0.1.0 as the contract has it: {0}")]
-    WrongExport(String),
-}
-
 /// Why a call gave no answer of the plugin.
 #[derive(Debug)]
 pub enum RunError {
     Fault(Fault),
     /// No sandbox is free: of this plugin, or of the host.
-    Overloaded { what: String, limit: usize },
-}
-
-/// Builds plugins and the linkers they share.
-pub struct Runtime {
-    engine: Engine,
-    cache: CompileCache,
-    world: Arc<Capabilities>,
-    wasi: WasiPolicy,
-    reading: Linker<State>,
-    calling: Linker<State>,
-    random_key: [u8; 32],
-}
-
-impl std::fmt::Debug for Runtime {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runtime").finish_non_exhaustive()
-    }
-}
-
-impl Runtime {
-    /// # Errors
-    /// wasmtime's, where the linkers do not fit the bindings; a fault of the build.
-    pub fn new(engine: Engine, cache: CompileCache, world: Capabilities, wasi: WasiPolicy) -> Result<Self, LoadError> {
-        let linker = |writing| -> wasmtime::Result<Linker<State>> {
-            let mut l = Linker::new(engine.wasmtime());
-            imports::link(&mut l, writing)?;
-            if wasi == WasiPolicy::Empty {
-                wasmtime_wasi::p2::add_to_linker_async(&mut l)?;
-            }
-            Ok(l)
-        };
-        let broken = |e: wasmtime::Error| LoadError::WrongExport(format!("{e:#}"));
-        Ok(Self {
-            reading: linker(false).map_err(broken)?,
-            calling: linker(true).map_err(broken)?,
-            random_key: cache.derived_key("random"),
-            engine,
-            cache,
-            world: Arc::new(world),
-            wasi,
-        })
-    }
-
-    pub const fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    /// Compiles (or takes from the cache) and links. Blocks for as long as compiling takes.
-    ///
-    /// # Errors
-    /// `LoadError` naming what the file lacks or asks for.
-    pub fn load(
-        &self,
-        name: PluginName,
-        wasm: &[u8],
-        settings: PluginSettings,
-        limits: Limits,
-    ) -> Result<Plugin, LoadError> {
-        if wasm.get(..8) == Some(&[0, b'a', b's', b'm', 1, 0, 0, 0]) {
-            return Err(LoadError::CoreModule);
-        }
-        let digest = Digest::of(wasm);
-        let started = Instant::now();
-        let (component, cached) = self
-            .cache
-            .compile(&self.engine, &digest, || Ok(wasm.into()))
-            .map_err(|e| LoadError::NotComponent(e.root_cause().to_string()))?;
-        let imports: Vec<String> =
-            component.component_type().imports(self.engine.wasmtime()).map(|(n, _)| n.to_owned()).collect();
-        if self.wasi == WasiPolicy::None
-            && let Some(w) = imports.iter().find(|i| i.starts_with("wasi:"))
-        {
-            return Err(LoadError::WasiRefused(w.clone()));
-        }
-        let link = |l: &Linker<State>| {
-            l.instantiate_pre(&component).map_err(|e| LoadError::UnknownImport(one_line(&e)))
-        };
-        let (reading, calling) = (link(&self.reading)?, link(&self.calling)?);
-        let wrong = |e: wasmtime::Error| LoadError::WrongExport(one_line(&e));
-        Ok(Plugin {
-            logs: logs::LogSourcesOnlyPre::new(reading.clone()).ok(),
-            reading: bound::ProvisionerPluginPre::new(reading).map_err(wrong)?,
-            calling: bound::ProvisionerPluginPre::new(calling).map_err(wrong)?,
-            calls: Arc::new(Semaphore::new(limits.concurrent_calls as usize)),
-            compile_time: started.elapsed(),
-            engine: self.engine.clone(),
-            world: self.world.clone(),
-            settings: Arc::new(settings),
-            limits: Arc::new(limits),
-            random_key: self.random_key,
-            size: wasm.len(),
-            name,
-            digest,
-            cached,
-            imports,
-        })
-    }
-}
-
-fn one_line(e: &wasmtime::Error) -> String {
-    format!("{e:#}").lines().collect::<Vec<_>>().join(" ")
+    Overloaded {
+        what: String,
+        limit: usize,
+    },
 }
 
 /// One generation of one plugin.
@@ -177,20 +51,23 @@ pub struct Plugin {
     pub compile_time: Duration,
     /// The interfaces that it imports.
     pub imports: Vec<String>,
-    limits: Arc<Limits>,
-    reading: bound::ProvisionerPluginPre<State>,
-    calling: bound::ProvisionerPluginPre<State>,
-    logs: Option<logs::LogSourcesOnlyPre<State>>,
-    calls: Arc<Semaphore>,
-    engine: Engine,
-    world: Arc<Capabilities>,
-    settings: Arc<PluginSettings>,
-    random_key: [u8; 32],
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) reading: bound::ProvisionerPluginPre<State>,
+    pub(crate) calling: bound::ProvisionerPluginPre<State>,
+    pub(crate) logs: Option<logs::LogSourcesOnlyPre<State>>,
+    pub(crate) calls: Arc<Semaphore>,
+    pub(crate) engine: Engine,
+    pub(crate) world: Arc<Capabilities>,
+    pub(crate) settings: Arc<PluginSettings>,
+    pub(crate) random_key: [u8; 32],
 }
 
 impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plugin").field("name", &self.name).field("digest", &self.digest).finish_non_exhaustive()
+        f.debug_struct("Plugin")
+            .field("name", &self.name)
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
     }
 }
 
@@ -205,7 +82,10 @@ enum Seed<'a> {
     /// Everything the plugin is asked, but not the request's id: equal plans are equal.
     Question(&'a Request),
     /// Job and step: a repeated step makes the same names.
-    Step { request: &'a str, step: &'a str },
+    Step {
+        request: &'a str,
+        step: &'a str,
+    },
     Inquiry,
 }
 
@@ -221,7 +101,14 @@ impl Plugin {
         (self.limits.concurrent_calls as usize).saturating_sub(self.calls.available_permits())
     }
 
-    fn open(&self, mode: Mode, owner: Owner, id: &str, grants: &Arc<GrantSet>, seed: &Seed<'_>) -> Result<Sandbox, RunError> {
+    fn open(
+        &self,
+        mode: Mode,
+        owner: Owner,
+        id: &str,
+        grants: &Arc<GrantSet>,
+        seed: &Seed<'_>,
+    ) -> Result<Sandbox, RunError> {
         let place = |s: &Arc<Semaphore>, what: &str, limit: u32| {
             s.clone()
                 .try_acquire_owned()
@@ -289,7 +176,9 @@ impl Plugin {
             Ok(Ok(v)) => return Ok(v),
             Ok(Err(e)) => faults::classify(name, mode, &e),
             Err(_) => match sandbox.store.data().budget.waiting_for {
-                Some(on) => faults::new(name, mode, FaultKind::DependencyTimeout, Stop::Dependency(on).to_string()),
+                Some(on) => {
+                    faults::new(name, mode, FaultKind::DependencyTimeout, Stop::Dependency(on).to_string())
+                }
                 None => {
                     let text = format!("it ran longer than {} s", self.limits.wall_seconds);
                     faults::new(name, mode, FaultKind::Wall, text)
@@ -312,7 +201,10 @@ impl Plugin {
         Err(RunError::Fault(faults::new(self.name.as_str(), mode, FaultKind::Output, text)))
     }
 
-    async fn within<T>(&self, work: impl Future<Output = wasmtime::Result<T>>) -> Result<wasmtime::Result<T>, tokio::time::error::Elapsed> {
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = wasmtime::Result<T>>,
+    ) -> Result<wasmtime::Result<T>, tokio::time::error::Elapsed> {
         tokio::time::timeout(self.limits.wall(), work).await
     }
 
@@ -336,10 +228,19 @@ impl Plugin {
 
     /// # Errors
     /// `RunError` when it faults, breaks its contract, or no sandbox is free.
-    pub async fn plan(&self, request: &Request, grants: &Arc<GrantSet>) -> Result<Result<Proposal, Failure>, RunError> {
+    pub async fn plan(
+        &self,
+        request: &Request,
+        grants: &Arc<GrantSet>,
+    ) -> Result<Result<Proposal, Failure>, RunError> {
         let mode = Mode::Plan;
-        let mut sandbox =
-            self.open(mode, owner(&request.application, &request.pair), request.id.as_str(), grants, &Seed::Question(request))?;
+        let mut sandbox = self.open(
+            mode,
+            owner(&request.application, &request.pair),
+            request.id.as_str(),
+            grants,
+            &Seed::Question(request),
+        )?;
         let store = &mut sandbox.store;
         let asked = convert::request_out(request);
         let result = self
@@ -369,7 +270,8 @@ impl Plugin {
         grants: &Arc<GrantSet>,
     ) -> Result<Result<Progress, Stopped>, RunError> {
         let seed = Seed::Step { request: request.id.as_str(), step: &at.step };
-        let mut sandbox = self.open(mode, owner(&request.application, &request.pair), request.id.as_str(), grants, &seed)?;
+        let mut sandbox =
+            self.open(mode, owner(&request.application, &request.pair), request.id.as_str(), grants, &seed)?;
         let store = &mut sandbox.store;
         let (asked, at) = (convert::request_out(request), convert::checkpoint_out(at));
         let result = self
@@ -393,10 +295,19 @@ impl Plugin {
 
     /// # Errors
     /// `RunError` when it faults, breaks its contract, or no sandbox is free.
-    pub async fn inspect(&self, inquiry: &Inquiry, grants: &Arc<GrantSet>) -> Result<Result<Vec<Observed>, Failure>, RunError> {
+    pub async fn inspect(
+        &self,
+        inquiry: &Inquiry,
+        grants: &Arc<GrantSet>,
+    ) -> Result<Result<Vec<Observed>, Failure>, RunError> {
         let mode = Mode::Inspect;
-        let mut sandbox =
-            self.open(mode, owner(&inquiry.application, &inquiry.pair), inquiry.id.as_str(), grants, &Seed::Inquiry)?;
+        let mut sandbox = self.open(
+            mode,
+            owner(&inquiry.application, &inquiry.pair),
+            inquiry.id.as_str(),
+            grants,
+            &Seed::Inquiry,
+        )?;
         let store = &mut sandbox.store;
         let asked = convert::inquiry_out(inquiry);
         let result = self
@@ -425,8 +336,13 @@ impl Plugin {
     ) -> Result<Option<Result<Vec<LogSource>, Failure>>, RunError> {
         let Some(pre) = &self.logs else { return Ok(None) };
         let mode = Mode::Locate;
-        let mut sandbox =
-            self.open(mode, owner(&inquiry.application, &inquiry.pair), inquiry.id.as_str(), grants, &Seed::Inquiry)?;
+        let mut sandbox = self.open(
+            mode,
+            owner(&inquiry.application, &inquiry.pair),
+            inquiry.id.as_str(),
+            grants,
+            &Seed::Inquiry,
+        )?;
         let store = &mut sandbox.store;
         let asked = convert::inquiry_out(inquiry);
         let result = self

@@ -107,7 +107,8 @@ impl State {
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let (plugin, clock, random, bytes) = (&self.call.plugin, &self.clock, &self.random, self.limits.log_bytes());
+        let (plugin, clock, random, bytes) =
+            (&self.call.plugin, &self.clock, &self.random, self.limits.log_bytes());
         let w = self.wasi.get_or_insert_with(|| Box::new(Wasi::new(plugin.as_str(), clock, random, bytes)));
         WasiCtxView { ctx: &mut w.ctx, table: &mut w.table }
     }

@@ -12,7 +12,11 @@ pub(crate) fn proposal_bytes(x: &p::Proposal) -> usize {
         + x.changes
             .iter()
             .map(|c| {
-                len(c.before.as_ref()) + len(c.after.as_ref()) + texts(&c.unknown) + texts(&c.replace_because) + texts(&c.warnings)
+                len(c.before.as_ref())
+                    + len(c.after.as_ref())
+                    + texts(&c.unknown)
+                    + texts(&c.replace_because)
+                    + texts(&c.warnings)
             })
             .sum::<usize>()
 }
@@ -29,9 +33,15 @@ pub(crate) fn progress_bytes(x: &p::Progress) -> usize {
 pub(crate) fn observed_bytes(x: &[p::Observed]) -> usize {
     x.iter()
         .map(|o| {
-            let differences: usize =
-                o.differences.iter().map(|d| d.at.len() + len(d.expected.as_ref()) + len(d.actual.as_ref())).sum();
-            len(o.settings.as_ref()) + len(o.outputs.as_ref()) + differences + o.warnings.iter().map(String::len).sum::<usize>()
+            let differences: usize = o
+                .differences
+                .iter()
+                .map(|d| d.at.len() + len(d.expected.as_ref()) + len(d.actual.as_ref()))
+                .sum();
+            len(o.settings.as_ref())
+                + len(o.outputs.as_ref())
+                + differences
+                + o.warnings.iter().map(String::len).sum::<usize>()
         })
         .sum()
 }

@@ -90,20 +90,23 @@ pub(crate) struct Policy {
     pub(crate) wasi: WasiPolicy,
 }
 
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct CacheConfig {
-    /// A folder that only the host may write: compiled plugins, charts, the host's key (mode 0600).
-    pub(crate) dir: PathBuf,
+    /// A folder that only the host may write: compiled plugins, charts, the host's key (mode 0600). Left out:
+    /// `$XDG_CACHE_HOME/sutler/host`, else `$HOME/.cache/sutler/host`, else `/var/cache/sutler/host`.
+    pub(crate) dir: Option<PathBuf>,
 }
 
-impl Default for CacheConfig {
-    fn default() -> Self {
-        let base = std::env::var_os("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| std::env::var_os("HOME").map(|h| Path::new(&h).join(".cache")))
-            .unwrap_or_else(|| "/var/cache".into());
-        Self { dir: base.join("sutler").join("host") }
+impl CacheConfig {
+    pub(crate) fn folder(&self) -> PathBuf {
+        let base = || {
+            std::env::var_os("XDG_CACHE_HOME")
+                .map(PathBuf::from)
+                .or_else(|| std::env::var_os("HOME").map(|h| Path::new(&h).join(".cache")))
+                .unwrap_or_else(|| "/var/cache".into())
+        };
+        self.dir.clone().unwrap_or_else(|| base().join("sutler/host"))
     }
 }
 
@@ -129,11 +132,19 @@ impl Config {
     pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Self> {
         let mut figment = Figment::new();
         if let Some(f) = file {
-            anyhow::ensure!(f.is_file(), "the configuration file {} does not exist or is not a file", f.display());
+            anyhow::ensure!(
+                f.is_file(),
+                "the configuration file {} does not exist or is not a file",
+                f.display()
+            );
             figment = figment.merge(Toml::file_exact(f));
         }
         figment
-            .merge(Env::prefixed(ENV_PREFIX).split("__").map(|k| k.as_str().to_lowercase().replace('_', "-").into()))
+            .merge(
+                Env::prefixed(ENV_PREFIX)
+                    .split("__")
+                    .map(|k| k.as_str().to_lowercase().replace('_', "-").into()),
+            )
             .extract()
             .map_err(|e| anyhow::anyhow!("{}", explain(e)))
     }
@@ -173,7 +184,8 @@ mod tests {
     fn load(toml: &str) -> Result<Config, String> {
         let f = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(f.path(), toml).unwrap();
-        Config::load(Some(f.path())).map_err(|e| e.to_string().replace(&f.path().display().to_string(), "FILE"))
+        Config::load(Some(f.path()))
+            .map_err(|e| e.to_string().replace(&f.path().display().to_string(), "FILE"))
     }
 
     #[test]

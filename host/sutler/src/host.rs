@@ -25,7 +25,7 @@ pub(crate) struct Host {
 
 /// A runtime without any capability: enough to look at a plugin.
 pub(crate) fn bare_runtime(config: &Config) -> anyhow::Result<(Arc<Runtime>, CompileCache)> {
-    let cache = CompileCache::open(&config.cache.dir.join("compiled"))?;
+    let cache = CompileCache::open(&config.cache.folder().join("compiled"))?;
     let engine = Engine::new(config.runtime.clone())?;
     let runtime = Runtime::new(engine, cache.clone(), Capabilities::default(), config.policy.wasi)?;
     Ok((Arc::new(runtime), cache))
@@ -33,7 +33,7 @@ pub(crate) fn bare_runtime(config: &Config) -> anyhow::Result<(Arc<Runtime>, Com
 
 /// Connects capabilities and makes the dispatcher; no plugin is loaded yet.
 pub(crate) async fn build(config: &Config, catalog: CatalogConfig) -> anyhow::Result<Host> {
-    let cache = CompileCache::open(&config.cache.dir.join("compiled"))?;
+    let cache = CompileCache::open(&config.cache.folder().join("compiled"))?;
     let engine = Engine::new(config.runtime.clone())?;
     let helm_engine = HelmEngine::start(engine.clone(), cache.clone(), HELM_ENGINE);
     let capabilities = capabilities(config, helm_engine.clone()).await?;
@@ -48,7 +48,8 @@ pub(crate) async fn build(config: &Config, catalog: CatalogConfig) -> anyhow::Re
         config.tenants.clone(),
     );
     let readiness = vec![engine_readiness(helm_engine)];
-    let dispatcher = Dispatcher::new(catalog, config.dispatch.clone(), logs, cache.derived_key("plan-hash"), readiness);
+    let dispatcher =
+        Dispatcher::new(catalog, config.dispatch.clone(), logs, cache.derived_key("plan-hash"), readiness);
     Ok(Host { dispatcher, runtime })
 }
 
@@ -56,11 +57,13 @@ async fn capabilities(config: &Config, engine: Arc<HelmEngine>) -> anyhow::Resul
     let Some(clusters) = &config.kubernetes else { return Ok(Capabilities::default()) };
     let clusters = Arc::new(Clusters::connect(clusters).await.context("[kubernetes]")?);
     let mut helm = config.helm.clone();
-    helm.cache_folder.get_or_insert_with(|| config.cache.dir.join("charts"));
+    helm.cache_folder.get_or_insert_with(|| config.cache.folder().join("charts"));
     let engine: Arc<dyn TemplateEngine> = engine;
     Ok(Capabilities {
         kubernetes: Some(Arc::new(Kubernetes::new(clusters.clone()))),
-        helm: Some(Arc::new(Helm::new(&helm, &config.registries, clusters.clone(), engine).context("[helm]")?)),
+        helm: Some(Arc::new(
+            Helm::new(&helm, &config.registries, clusters.clone(), engine).context("[helm]")?,
+        )),
         logs: Some(Arc::new(Logs::new(clusters))),
     })
 }

@@ -29,7 +29,11 @@ pub(crate) fn markdown() -> String {
 }
 
 fn resolve<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
-    let target = node.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#')).and_then(|p| root.pointer(p));
+    let target = node
+        .get("$ref")
+        .and_then(Value::as_str)
+        .and_then(|r| r.strip_prefix('#'))
+        .and_then(|p| root.pointer(p));
     if let Some(t) = target {
         return resolve(root, t);
     }
@@ -52,17 +56,23 @@ fn table(root: &Value, node: &Value, name: &str, sections: &mut Vec<(String, Vec
     for (key, field) in properties {
         let target = resolve(root, field);
         let path = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-        let text = |n: &Value| n.get("description").and_then(Value::as_str).map(|d| d.replace('\n', " ").replace('|', "\\|"));
+        let text = |n: &Value| {
+            n.get("description").and_then(Value::as_str).map(|d| d.replace('\n', " ").replace('|', "\\|"))
+        };
         let meaning = text(field).or_else(|| text(target)).unwrap_or_default();
         let inner = target.get("additionalProperties").filter(|a| a.is_object()).map(|a| resolve(root, a));
         if depth < 6 && target.get("properties").is_some() {
             table(root, target, &path, sections, depth + 1);
         } else if let Some(of) = inner.filter(|i| i.get("properties").is_some()) {
             table(root, of, &format!("{path}.NAME"), sections, depth + 1);
-        } else if let Some(of) = target.get("items").map(|i| resolve(root, i)).filter(|i| i.get("properties").is_some()) {
+        } else if let Some(of) =
+            target.get("items").map(|i| resolve(root, i)).filter(|i| i.get("properties").is_some())
+        {
             table(root, of, &format!("[{path}]"), sections, depth + 1);
         } else {
-            let default = field.get("default").map_or_else(String::new, |d| if d.is_null() { String::new() } else { format!("`{d}`") });
+            let default = field
+                .get("default")
+                .map_or_else(String::new, |d| if d.is_null() { String::new() } else { format!("`{d}`") });
             rows.push(format!("| `{key}` | {} | {default} | {meaning} |", kind(target)));
         }
     }
@@ -75,7 +85,9 @@ fn kind(node: &Value) -> String {
     if let Some(options) = node.get("oneOf").and_then(Value::as_array) {
         let names: Vec<String> = options
             .iter()
-            .filter_map(|o| o.get("const").or_else(|| o.get("enum").and_then(|e| e.get(0))).map(ToString::to_string))
+            .filter_map(|o| {
+                o.get("const").or_else(|| o.get("enum").and_then(|e| e.get(0))).map(ToString::to_string)
+            })
             .collect();
         if !names.is_empty() {
             return names.join(" or ");

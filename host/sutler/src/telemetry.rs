@@ -1,5 +1,7 @@
 //! Logs to stderr and metrics for Prometheus.
 
+use std::io::IsTerminal as _;
+
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -10,11 +12,15 @@ use crate::config::{LogConfig, LogFormat};
 pub(crate) fn logs(config: &LogConfig, quiet: bool) -> anyhow::Result<()> {
     let default = if quiet { "error" } else { "info" };
     let level = config.level.clone().unwrap_or_else(|| default.into());
-    let filter = EnvFilter::try_new(&level).map_err(|e| anyhow::anyhow!("log.level {level:?} is not a filter: {e}"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_span_events(FmtSpan::NONE);
+    let filter = EnvFilter::try_new(&level)
+        .map_err(|e| anyhow::anyhow!("log.level {level:?} is not a filter: {e}"))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_span_events(FmtSpan::NONE);
     let result = match config.format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Text => builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
     };
     // A second start in one process keeps the first.
     let _ = result;

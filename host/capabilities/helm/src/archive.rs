@@ -49,7 +49,10 @@ impl Default for Budget {
 }
 
 impl Budget {
-    pub(crate) fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T, ArchiveError>) -> Result<T, ArchiveError> {
+    pub(crate) fn deeper<T>(
+        &mut self,
+        f: impl FnOnce(&mut Self) -> Result<T, ArchiveError>,
+    ) -> Result<T, ArchiveError> {
         self.depth = self.depth.checked_sub(1).ok_or(ArchiveError::Depth)?;
         let out = f(self);
         self.depth += 1;
@@ -115,7 +118,10 @@ pub(crate) fn unpack(archive: &[u8], budget: &mut Budget) -> Result<Files, Archi
         }
         // The header's size is a claim: what counts is what comes.
         let mut data = Vec::new();
-        let read = (&mut entry).take(budget.bytes.saturating_add(1)).read_to_end(&mut data).map_err(|e| damaged(&e))? as u64;
+        let read = (&mut entry)
+            .take(budget.bytes.saturating_add(1))
+            .read_to_end(&mut data)
+            .map_err(|e| damaged(&e))? as u64;
         budget.bytes = budget.bytes.checked_sub(read).ok_or(ArchiveError::Bomb)?;
         let text = data.strip_prefix(b"\xEF\xBB\xBF".as_slice()).map(<[u8]>::to_vec).unwrap_or(data);
         out.insert(path, Bytes::from(text));

@@ -13,7 +13,7 @@ use crate::config::{ConfigError, HelmConfig, RegistryConfig};
 use crate::engine::{RenderRequest, TemplateEngine};
 use crate::error::Error;
 use crate::grant::{self, Grants};
-use crate::oci::{Charts, ChartUrl, Clock, RegistryError, Wanted};
+use crate::oci::{ChartUrl, Charts, Clock, RegistryError, Wanted};
 use crate::releases::{self, Health, Record, Rendering, Target};
 use crate::types::{Chart, ChartReference, Options, Outcome, Release, ReleaseReference, Rendered};
 
@@ -60,7 +60,12 @@ impl Helm {
     ///
     /// # Errors
     /// `NotGranted`, `Registry`, `TooLarge`, `Unavailable`, `TimedOut`.
-    pub async fn pull(&self, call: &Call, grants: &Effective<Grants>, chart: &ChartReference) -> Result<Chart, Error> {
+    pub async fn pull(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        chart: &ChartReference,
+    ) -> Result<Chart, Error> {
         let pulled = self.chart(call, grants, chart).await?;
         Ok(Chart {
             name: pulled.metadata.name.clone(),
@@ -72,7 +77,12 @@ impl Helm {
         })
     }
 
-    async fn chart(&self, call: &Call, grants: &Effective<Grants>, chart: &ChartReference) -> Result<Arc<Pulled>, Error> {
+    async fn chart(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        chart: &ChartReference,
+    ) -> Result<Arc<Pulled>, Error> {
         let url: ChartUrl = chart.url.parse().map_err(RegistryError::from)?;
         grants.check(|g| g.chart(&url, &call.owner))?;
         let digest = match &chart.digest {
@@ -87,7 +97,12 @@ impl Helm {
     ///
     /// # Errors
     /// As [`Helm::pull`].
-    pub async fn tags(&self, call: &Call, grants: &Effective<Grants>, url: &str) -> Result<Vec<String>, Error> {
+    pub async fn tags(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        url: &str,
+    ) -> Result<Vec<String>, Error> {
         let url: ChartUrl = url.parse().map_err(RegistryError::from)?;
         grants.check(|g| g.chart(&url, &call.owner))?;
         Ok(self.charts.tags(&url, self.clock(call)).await?.as_ref().clone())
@@ -111,8 +126,14 @@ impl Helm {
         Ok(Rendered { manifest: answer.manifest, notes: answer.notes })
     }
 
-    async fn rendering(&self, target: &Target<'_>, chart: &ChartReference, values: &str) -> Result<Rendering<'_>, Error> {
-        let values: Value = serde_json::from_str(values).map_err(|e| Error::Render(format!("the values are not JSON: {e}")))?;
+    async fn rendering(
+        &self,
+        target: &Target<'_>,
+        chart: &ChartReference,
+        values: &str,
+    ) -> Result<Rendering<'_>, Error> {
+        let values: Value = serde_json::from_str(values)
+            .map_err(|e| Error::Render(format!("the values are not JSON: {e}")))?;
         if !values.is_object() {
             return Err(Error::Render("the values are not a JSON object".into()));
         }
@@ -157,7 +178,8 @@ impl Helm {
         if call.left().is_zero() {
             return Err(Error::TimedOut);
         }
-        let cluster = self.clusters.get(cluster).await.map_err(|e| Error::kube("the cluster", e))?.until(call.deadline);
+        let cluster =
+            self.clusters.get(cluster).await.map_err(|e| Error::kube("the cluster", e))?.until(call.deadline);
         let storage = releases::Storage::new(cluster.clone(), namespace);
         Ok(Target { cluster, storage, grants, call, name: name.unwrap_or_default(), namespace })
     }
@@ -166,7 +188,12 @@ impl Helm {
     ///
     /// # Errors
     /// `NotFound`; `NotOwned` for another application's release.
-    pub async fn get(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Release, Error> {
+    pub async fn get(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        of: &ReleaseReference,
+    ) -> Result<Release, Error> {
         Ok(self.newest(&self.target(call, grants, of).await?).await?.into())
     }
 
@@ -178,7 +205,12 @@ impl Helm {
     ///
     /// # Errors
     /// As [`Helm::get`].
-    pub async fn history(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Vec<Release>, Error> {
+    pub async fn history(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        of: &ReleaseReference,
+    ) -> Result<Vec<Release>, Error> {
         let history = self.target(call, grants, of).await?.history().await?;
         if history.is_empty() {
             return Err(Error::NotFound);
@@ -208,7 +240,12 @@ impl Helm {
     ///
     /// # Errors
     /// As [`Helm::get`].
-    pub async fn readiness(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Health, Error> {
+    pub async fn readiness(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        of: &ReleaseReference,
+    ) -> Result<Health, Error> {
         let target = self.target(call, grants, of).await?;
         let record = self.newest(&target).await?;
         releases::readiness(&target, &record).await
@@ -218,7 +255,12 @@ impl Helm {
     ///
     /// # Errors
     /// As [`Helm::get`].
-    pub async fn drift(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Value, Error> {
+    pub async fn drift(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        of: &ReleaseReference,
+    ) -> Result<Value, Error> {
         let target = self.target(call, grants, of).await?;
         let record = self.newest(&target).await?;
         Ok(Value::Array(releases::drift(&target, &record).await?))
@@ -296,14 +338,22 @@ impl Helm {
     ) -> Result<Outcome, Error> {
         writes(call)?;
         self.target(call, grants, of).await?;
-        Err(not_available("changes.rollback", "upgrade to the chart and values of the revision you want back"))
+        Err(not_available(
+            "changes.rollback",
+            "upgrade to the chart and values of the revision you want back",
+        ))
     }
 
     /// `changes.test`: not in this version.
     ///
     /// # Errors
     /// As [`Helm::rollback`].
-    pub async fn test(&self, call: &Call, grants: &Effective<Grants>, of: &ReleaseReference) -> Result<Outcome, Error> {
+    pub async fn test(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        of: &ReleaseReference,
+    ) -> Result<Outcome, Error> {
         writes(call)?;
         self.target(call, grants, of).await?;
         Err(not_available("changes.test", "run `helm test` by hand"))
@@ -320,7 +370,10 @@ const fn writes(call: &Call) -> Result<(), Error> {
 
 fn check_options(grants: &Effective<Grants>, options: Options) -> Result<(), Error> {
     if options.atomic {
-        return Err(not_available("the option atomic of changes.upgrade", "leave it out, and uninstall or upgrade again after a failure"));
+        return Err(not_available(
+            "the option atomic of changes.upgrade",
+            "leave it out, and uninstall or upgrade again after a failure",
+        ));
     }
     if options.take_ownership {
         grants.check(Grants::take_ownership)?;
@@ -333,7 +386,9 @@ fn check_name(name: &str) -> Result<(), Error> {
     let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let part = |p: &str| {
         let b = p.as_bytes();
-        edge(b.first()) && edge(b.last()) && b.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+        edge(b.first())
+            && edge(b.last())
+            && b.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
     };
     if name.len() <= 53 && name.split('.').all(part) {
         return Ok(());
@@ -341,7 +396,9 @@ fn check_name(name: &str) -> Result<(), Error> {
     let shown: String = name.chars().take(80).collect();
     Err(Error::other(
         "invalid-release-name",
-        format!("release name {shown:?} is not valid: use at most 53 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit"),
+        format!(
+            "release name {shown:?} is not valid: use at most 53 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit"
+        ),
     ))
 }
 

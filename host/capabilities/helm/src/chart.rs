@@ -83,7 +83,8 @@ impl Chart {
 }
 
 fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, ArchiveError> {
-    std::str::from_utf8(bytes).map_err(|_| ArchiveError::Yaml { file: file.into(), why: "it is not UTF-8".into() })
+    std::str::from_utf8(bytes)
+        .map_err(|_| ArchiveError::Yaml { file: file.into(), why: "it is not UTF-8".into() })
 }
 
 fn parse(file: &str, bytes: &[u8]) -> Result<Value, ArchiveError> {
@@ -93,8 +94,11 @@ fn parse(file: &str, bytes: &[u8]) -> Result<Value, ArchiveError> {
 fn metadata(files: &Files) -> Result<Metadata, ArchiveError> {
     let bytes = files.get("Chart.yaml").ok_or(ArchiveError::Missing("Chart.yaml"))?;
     // Numbers where texts are meant (`appVersion: 1.10`) keep their spelling, as in Helm.
-    let mut out: Metadata = serde_saphyr::from_str(text("Chart.yaml", bytes)?)
-        .map_err(|_| ArchiveError::Yaml { file: "Chart.yaml".into(), why: "name or version is missing, or it is not YAML".into() })?;
+    let mut out: Metadata =
+        serde_saphyr::from_str(text("Chart.yaml", bytes)?).map_err(|_| ArchiveError::Yaml {
+            file: "Chart.yaml".into(),
+            why: "name or version is missing, or it is not YAML".into(),
+        })?;
     // apiVersion v1 charts list their dependencies in a file of their own.
     if let Some(bytes) = files.get("requirements.yaml") {
         #[derive(Deserialize)]
@@ -102,16 +106,26 @@ fn metadata(files: &Files) -> Result<Metadata, ArchiveError> {
             #[serde(default)]
             dependencies: Vec<Dependency>,
         }
-        let more: Requirements = serde_saphyr::from_str(text("requirements.yaml", bytes)?)
-            .map_err(|_| ArchiveError::Yaml { file: "requirements.yaml".into(), why: "it is not a list of dependencies".into() })?;
+        let more: Requirements =
+            serde_saphyr::from_str(text("requirements.yaml", bytes)?).map_err(|_| ArchiveError::Yaml {
+                file: "requirements.yaml".into(),
+                why: "it is not a list of dependencies".into(),
+            })?;
         out.dependencies.extend(more.dependencies);
     }
-    let name_ok = !out.name.is_empty() && !out.name.contains(['/', '\\']) && out.name != "." && out.name != "..";
+    let name_ok =
+        !out.name.is_empty() && !out.name.contains(['/', '\\']) && out.name != "." && out.name != "..";
     if !name_ok {
         return Err(ArchiveError::Metadata(format!("Chart.yaml: name {:?} is not valid", out.name)));
     }
-    if semver::Version::parse(out.version.trim_start_matches('v')).is_err() && out.version.split('.').count() > 3 || out.version.is_empty() {
-        return Err(ArchiveError::Metadata(format!("Chart.yaml: version {:?} is not a semantic version", out.version)));
+    if semver::Version::parse(out.version.trim_start_matches('v')).is_err()
+        && out.version.split('.').count() > 3
+        || out.version.is_empty()
+    {
+        return Err(ArchiveError::Metadata(format!(
+            "Chart.yaml: version {:?} is not a semantic version",
+            out.version
+        )));
     }
     if out.chart_type.as_deref() == Some("library") {
         return Err(ArchiveError::Metadata("library charts are not installable".into()));
@@ -123,12 +137,19 @@ fn metadata(files: &Files) -> Result<Metadata, ArchiveError> {
 /// archives of subcharts as well, under the same budget.
 fn check_dependencies(metadata: &Metadata, files: &Files, budget: &mut Budget) -> Result<(), ArchiveError> {
     let present = subcharts(files, budget)?;
-    let missing: Vec<&str> =
-        metadata.dependencies.iter().map(|d| d.name.as_str()).filter(|n| !present.iter().any(|p| p == n)).collect();
+    let missing: Vec<&str> = metadata
+        .dependencies
+        .iter()
+        .map(|d| d.name.as_str())
+        .filter(|n| !present.iter().any(|p| p == n))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
-    Err(ArchiveError::Metadata(format!("found in Chart.yaml, but missing in charts/ directory: {}", missing.join(", "))))
+    Err(ArchiveError::Metadata(format!(
+        "found in Chart.yaml, but missing in charts/ directory: {}",
+        missing.join(", ")
+    )))
 }
 
 /// The names of the charts directly under `charts/`.

@@ -135,10 +135,19 @@ impl RegistryConfig {
     /// Reads files and variables once, at load.
     pub(crate) fn resolve(&self, registry: &str) -> Result<Registry, ConfigError> {
         let password = secret(
-            registry, "password", self.password.as_ref(), self.password_file.as_deref(), self.password_env.as_deref(),
+            registry,
+            "password",
+            self.password.as_ref(),
+            self.password_file.as_deref(),
+            self.password_env.as_deref(),
         )?;
-        let token =
-            secret(registry, "token", self.token.as_ref(), self.token_file.as_deref(), self.token_env.as_deref())?;
+        let token = secret(
+            registry,
+            "token",
+            self.token.as_ref(),
+            self.token_file.as_deref(),
+            self.token_env.as_deref(),
+        )?;
         let bad = |why: &str| ConfigError::Registry { registry: registry.into(), why: why.into() };
         let login = match (self.username.clone(), password, token) {
             (None, None, None) => Login::Anonymous,
@@ -161,7 +170,10 @@ mod tests {
     use serde_json::json;
 
     fn resolve(v: serde_json::Value) -> Result<Registry, String> {
-        serde_json::from_value::<RegistryConfig>(v).map_err(|e| e.to_string())?.resolve("r.example").map_err(|e| e.to_string())
+        serde_json::from_value::<RegistryConfig>(v)
+            .map_err(|e| e.to_string())?
+            .resolve("r.example")
+            .map_err(|e| e.to_string())
     }
 
     #[test]
@@ -169,7 +181,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("password");
         std::fs::write(&file, "hunter2\n").unwrap();
-        let Login::Basic { password, .. } = resolve(json!({"username": "u", "password-file": file})).unwrap().login else {
+        let Login::Basic { password, .. } =
+            resolve(json!({"username": "u", "password-file": file})).unwrap().login
+        else {
             panic!("basic")
         };
         assert_eq!(password.expose(), "hunter2");
@@ -180,7 +194,10 @@ mod tests {
             (json!({"password": "p"}), "belong together"),
             (json!({"username": "u", "password": "p", "token": "t"}), "either a token or"),
             (json!({"username": "u", "password": "p", "password-env": "X"}), "only one of"),
-            (json!({"username": "u", "password-env": "SUTLER_NO_SUCH_VARIABLE"}), "SUTLER_NO_SUCH_VARIABLE is not set"),
+            (
+                json!({"username": "u", "password-env": "SUTLER_NO_SUCH_VARIABLE"}),
+                "SUTLER_NO_SUCH_VARIABLE is not set",
+            ),
             (json!({"ca": "/no/such/file"}), "/no/such/file"),
             (json!({"pasword": "p"}), "unknown field"),
         ] {

@@ -186,7 +186,8 @@ mod tests {
             json!({"name": "app", "namespace": "ns", "revision": 2, "upgrade": true, "chart": "H4s=", "values": {"a": 1},
                    "kubeVersion": "v1.37.2", "apiVersions": ["v1"]})
         );
-        let answer = RenderAnswer::from_json(br#"{"manifest":"m","hooks":null,"chart":{"metadata":{}}}"#).unwrap();
+        let answer =
+            RenderAnswer::from_json(br#"{"manifest":"m","hooks":null,"chart":{"metadata":{}}}"#).unwrap();
         assert_eq!((answer.manifest.as_str(), answer.hooks.len()), ("m", 0));
         assert_eq!(
             RenderAnswer::from_json(br#"{"error":"nil pointer"}"#).unwrap_err(),
@@ -198,7 +199,11 @@ mod tests {
     #[test]
     fn hooks_that_operations_run() {
         let hook = |name: &str, events: Value| json!({"name": name, "kind": "Job", "events": events});
-        let hooks = [hook("t", json!(["test"])), hook("pre", json!(["pre-install"])), hook("both", json!(["test", "post-upgrade"]))];
+        let hooks = [
+            hook("t", json!(["test"])),
+            hook("pre", json!(["pre-install"])),
+            hook("both", json!(["test", "post-upgrade"])),
+        ];
         assert_eq!(operation_hooks(&hooks), ["Job pre", "Job both"]);
     }
 }

@@ -41,7 +41,9 @@ pub struct ChartPattern {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("chart pattern {found:?} is not valid: {rule}; write oci://HOST/PATH, for example oci://registry.example/charts/*")]
+#[error(
+    "chart pattern {found:?} is not valid: {rule}; write oci://HOST/PATH, for example oci://registry.example/charts/*"
+)]
 pub struct BadChartPattern {
     found: String,
     rule: String,
@@ -146,7 +148,13 @@ impl Grants {
 
     /// # Errors
     /// As [`Grants::chart`].
-    pub fn other_namespace(&self, kind: &str, name: &str, namespace: &str, owner: &Owner) -> Result<(), Refusal> {
+    pub fn other_namespace(
+        &self,
+        kind: &str,
+        name: &str,
+        namespace: &str,
+        owner: &Owner,
+    ) -> Result<(), Refusal> {
         if self.other_namespaces.iter().any(|p| p.matches(namespace, owner)) {
             return Ok(());
         }
@@ -189,7 +197,12 @@ mod tests {
     fn owner(tenant: Option<&str>) -> Owner {
         let id = |s: &str| Identifier::parse(s).unwrap();
         Owner {
-            application: Application { id: id("orders"), environment: id("prod"), tenant: tenant.map(id), instance: None },
+            application: Application {
+                id: id("orders"),
+                environment: id("prod"),
+                tenant: tenant.map(id),
+                instance: None,
+            },
             pair: "deployment/ksml".parse().unwrap(),
         }
     }
@@ -199,7 +212,9 @@ mod tests {
 
     #[test]
     fn charts_by_host_and_path() {
-        let g = grants(serde_json::json!({"charts": ["oci://registry.example/ksml/*", "oci://r.example:5000/{tenant}/app"]}));
+        let g = grants(
+            serde_json::json!({"charts": ["oci://registry.example/ksml/*", "oci://r.example:5000/{tenant}/app"]}),
+        );
         for (url, allowed) in [
             ("oci://registry.example/ksml/ksml", true),
             ("oci://REGISTRY.example/ksml/a/b", true),
@@ -217,7 +232,13 @@ mod tests {
 
     #[test]
     fn patterns_that_are_refused() {
-        for bad in ["https://r.example/x", "oci://r.example", "oci://*.example/x", "oci://u:p@r.example/x", "oci://r/{no}"] {
+        for bad in [
+            "https://r.example/x",
+            "oci://r.example",
+            "oci://*.example/x",
+            "oci://u:p@r.example/x",
+            "oci://r/{no}",
+        ] {
             assert!(ChartPattern::try_from(bad.to_owned()).is_err(), "{bad}");
         }
         assert!(serde_json::from_value::<Grants>(serde_json::json!({"chart": []})).is_err(), "unknown key");
@@ -226,7 +247,8 @@ mod tests {
     #[test]
     fn releases() {
         let plugin = grants(serde_json::json!({"namespaces": ["ns-{tenant}"], "clusters": ["east"]}));
-        let tenant = grants(serde_json::json!({"namespaces": ["*"], "names": ["app-*"], "clusters": ["east"]}));
+        let tenant =
+            grants(serde_json::json!({"namespaces": ["*"], "names": ["app-*"], "clusters": ["east"]}));
         let both = Effective::new(vec![
             (Layer::Plugin("ksml".into()), plugin.into()),
             (Layer::Tenant("acme".into()), tenant.into()),
@@ -236,8 +258,20 @@ mod tests {
             (None, "ns-acme", "app-1", None),
             (Some("east"), "ns-acme", "app-1", None),
             (Some("west"), "ns-acme", "app-1", Some("clusters = [\"east\", \"west\"]")),
-            (None, "ns-other", "app-1", Some("add to [plugins.ksml.grants] in sutler.toml: helm.namespaces = [\"ns-{tenant}\", \"ns-other\"]")),
-            (None, "ns-acme", "db", Some("add to [tenants.acme.grants] in sutler.toml: helm.names = [\"app-*\", \"db\"]")),
+            (
+                None,
+                "ns-other",
+                "app-1",
+                Some(
+                    "add to [plugins.ksml.grants] in sutler.toml: helm.namespaces = [\"ns-{tenant}\", \"ns-other\"]",
+                ),
+            ),
+            (
+                None,
+                "ns-acme",
+                "db",
+                Some("add to [tenants.acme.grants] in sutler.toml: helm.names = [\"app-*\", \"db\"]"),
+            ),
         ] {
             let got = release(&both, &o, cluster, namespace, Some(name)).map_err(|e| e.to_string());
             match refused {
@@ -251,7 +285,9 @@ mod tests {
 
     #[test]
     fn objects_outside_the_namespace() {
-        let g = grants(serde_json::json!({"cluster-scoped-kinds": ["ClusterRole"], "other-namespaces": ["monitoring"]}));
+        let g = grants(
+            serde_json::json!({"cluster-scoped-kinds": ["ClusterRole"], "other-namespaces": ["monitoring"]}),
+        );
         assert!(g.cluster_scoped("ClusterRole", "x").is_ok());
         assert_eq!(
             g.cluster_scoped("Namespace", "x").unwrap_err().1,

@@ -39,7 +39,8 @@ pub(crate) fn documents(manifest: &str) -> Vec<&str> {
 }
 
 fn source(document: &str) -> String {
-    let mut lines = document.lines().take_while(|l| l.is_empty() || l.starts_with('#') || l.trim().is_empty());
+    let mut lines =
+        document.lines().take_while(|l| l.is_empty() || l.starts_with('#') || l.trim().is_empty());
     lines.find_map(|l| l.strip_prefix("# Source: ")).unwrap_or_default().trim().to_owned()
 }
 
@@ -66,7 +67,9 @@ fn flatten(source: &str, value: Value, out: &mut Vec<Object>) -> Result<(), Erro
         return items.iter().try_for_each(|i| flatten(source, i.clone(), out));
     }
     if value.pointer("/metadata/name").is_none() && value.pointer("/metadata/generateName").is_some() {
-        return Err(Error::Render(format!("{source}: an object with generateName; give it a name, so that it can be upgraded")));
+        return Err(Error::Render(format!(
+            "{source}: an object with generateName; give it a name, so that it can be upgraded"
+        )));
     }
     let reference = Reference::of_manifest(&value).map_err(|e| Error::Render(format!("{source}: {e}")))?;
     out.push(Object { source: source.to_owned(), reference, value });
@@ -107,7 +110,8 @@ impl Object {
             annotations.insert(RELEASE_NAMESPACE.into(), namespace.into());
         }
         // Logs of a shared namespace are read by this label.
-        if let (Some(template), Some(hash)) = (pod_template(&self.reference, &mut value), owner.get(Owner::LABEL))
+        if let (Some(template), Some(hash)) =
+            (pod_template(&self.reference, &mut value), owner.get(Owner::LABEL))
             && let Some(labels) = map_at(template, &["metadata", "labels"])
         {
             labels.insert(Owner::LABEL.into(), hash.clone().into());
@@ -149,7 +153,9 @@ fn map_at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String,
 
 fn pod_template<'a>(r: &Reference, value: &'a mut Value) -> Option<&'a mut Value> {
     let pointer = match (r.api_version.as_str(), r.kind.as_str()) {
-        ("apps/v1", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") | ("batch/v1", "Job") => "/spec/template",
+        ("apps/v1", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") | ("batch/v1", "Job") => {
+            "/spec/template"
+        }
         ("batch/v1", "CronJob") => "/spec/jobTemplate/spec/template",
         _ => return None,
     };
@@ -176,13 +182,16 @@ pub(crate) fn foreign(live: &Value, release: &str, namespace: &str) -> Option<St
 
 /// Whether a live object names another release as its owner.
 pub(crate) fn claimed_by_other(live: &Value, release: &str, namespace: &str) -> bool {
-    let annotation = |k: &str| live.pointer("/metadata/annotations").and_then(|m| m.get(k)).and_then(Value::as_str);
-    annotation(RELEASE_NAME).is_some_and(|v| v != release) || annotation(RELEASE_NAMESPACE).is_some_and(|v| v != namespace)
+    let annotation =
+        |k: &str| live.pointer("/metadata/annotations").and_then(|m| m.get(k)).and_then(Value::as_str);
+    annotation(RELEASE_NAME).is_some_and(|v| v != release)
+        || annotation(RELEASE_NAMESPACE).is_some_and(|v| v != namespace)
 }
 
 /// Whether `helm.sh/resource-policy: keep` is set.
 pub(crate) fn kept(value: &Value) -> bool {
-    let policy = value.pointer("/metadata/annotations").and_then(|a| a.get(RESOURCE_POLICY)).and_then(Value::as_str);
+    let policy =
+        value.pointer("/metadata/annotations").and_then(|a| a.get(RESOURCE_POLICY)).and_then(Value::as_str);
     policy.is_some_and(|p| p.trim().eq_ignore_ascii_case("keep"))
 }
 
@@ -194,7 +203,8 @@ mod tests {
 
     #[test]
     fn taken_apart() {
-        let got: Vec<String> = objects(MANIFEST).unwrap().iter().map(|o| format!("{} from {}", o.shown(), o.source)).collect();
+        let got: Vec<String> =
+            objects(MANIFEST).unwrap().iter().map(|o| format!("{} from {}", o.shown(), o.source)).collect();
         assert_eq!(
             got,
             [
@@ -220,8 +230,14 @@ mod tests {
         let object = objects(deployment).unwrap().remove(0);
         let owner = Labels::from([(Owner::LABEL.to_owned(), "abc".to_owned())]);
         let live = object.decorated("rel", "ns", &owner);
-        assert_eq!(live.pointer("/metadata/labels").unwrap(), &json!({MANAGED_BY: "Helm", Owner::LABEL: "abc"}));
-        assert_eq!(live.pointer("/spec/template/metadata/labels").unwrap(), &json!({"app": "d", Owner::LABEL: "abc"}));
+        assert_eq!(
+            live.pointer("/metadata/labels").unwrap(),
+            &json!({MANAGED_BY: "Helm", Owner::LABEL: "abc"})
+        );
+        assert_eq!(
+            live.pointer("/spec/template/metadata/labels").unwrap(),
+            &json!({"app": "d", Owner::LABEL: "abc"})
+        );
         assert_eq!(foreign(&live, "rel", "ns"), None);
         assert!(foreign(&live, "other", "ns").unwrap().contains("is \"rel\", not \"other\""));
         assert!(foreign(&object.value, "rel", "ns").unwrap().contains("is missing"));

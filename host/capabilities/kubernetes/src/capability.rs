@@ -7,8 +7,8 @@ use sutler_model::{Call, Effective};
 
 use crate::status::other_object;
 use crate::{
-    ApplyOptions, Ask, Cluster, Clusters, Error, Grants, Page, Propagation, Reference, Scope, Selector, Verb, manifest,
-    owned, path,
+    ApplyOptions, Ask, Cluster, Clusters, Error, Grants, Page, Propagation, Reference, Scope, Selector, Verb,
+    manifest, owned, path,
 };
 
 /// What plugins are given. Every write is as the field manager `sutler-PLUGIN`, carries the owner's labels, and
@@ -77,7 +77,12 @@ impl Kubernetes {
     }
 
     fn at<'a>(&'a self, call: &'a Call, grants: &'a Effective<Grants>, cluster: Option<&'a str>) -> At<'a> {
-        At { call, grants, cluster: self.clusters.name(cluster), default_cluster: self.clusters.is_default(cluster) }
+        At {
+            call,
+            grants,
+            cluster: self.clusters.name(cluster),
+            default_cluster: self.clusters.is_default(cluster),
+        }
     }
 
     async fn cluster(&self, call: &Call, cluster: Option<&str>) -> Result<Cluster, Error> {
@@ -126,7 +131,11 @@ impl Kubernetes {
             }
             let cluster = self.cluster(call, of.cluster.as_deref()).await?;
             let namespaced = cluster.is_namespaced(&of.api_version, &of.kind).await?;
-            if namespaced { everywhere? } else { scoped? }
+            if namespaced {
+                everywhere?
+            } else {
+                scoped?
+            }
             cluster
         };
         let mut page = cluster.list(of).await?;

@@ -57,7 +57,10 @@ impl Cluster {
         kube_config.default_retry = false;
         let client = kube::Client::try_from(kube_config).map_err(|_| {
             // The library's text may quote what it read.
-            Error::other("kubeconfig", format!("cluster {name:?}: certificates, keys or user of its kubeconfig cannot be used"))
+            Error::other(
+                "kubeconfig",
+                format!("cluster {name:?}: certificates, keys or user of its kubeconfig cannot be used"),
+            )
         })?;
         Ok(Self::of_client(name, client, Duration::from_secs(config.timeout_seconds.max(1))))
     }
@@ -161,26 +164,41 @@ impl Cluster {
         path::check_name(&of.name)?;
         let resource = self.resource(&of.api_version, &of.kind).await?;
         if resource.namespaced && of.namespace.is_none() {
-            return Err(Error::Invalid(format!("a {} lives in a namespace; name it in metadata.namespace", of.kind)));
+            return Err(Error::Invalid(format!(
+                "a {} lives in a namespace; name it in metadata.namespace",
+                of.kind
+            )));
         }
         let path = path::object(&of.api_version, &of.kind, &resource, of.namespace.as_deref(), None)?;
-        self.json(Outgoing::with(Method::POST, path + &write_query(field_manager, dry_run), JSON, manifest)).await
+        self.json(Outgoing::with(Method::POST, path + &write_query(field_manager, dry_run), JSON, manifest))
+            .await
     }
 
     /// PUT: the manifest becomes the whole object. `metadata.resourceVersion` and `metadata.uid` are preconditions.
     ///
     /// # Errors
     /// `NotFound`; `Conflict` where a precondition does not hold.
-    pub async fn replace(&self, manifest: &Value, field_manager: &str, dry_run: bool) -> Result<Value, Error> {
+    pub async fn replace(
+        &self,
+        manifest: &Value,
+        field_manager: &str,
+        dry_run: bool,
+    ) -> Result<Value, Error> {
         let path = self.path_of(&Reference::of_manifest(manifest)?).await?;
-        self.json(Outgoing::with(Method::PUT, path + &write_query(field_manager, dry_run), JSON, manifest)).await
+        self.json(Outgoing::with(Method::PUT, path + &write_query(field_manager, dry_run), JSON, manifest))
+            .await
     }
 
     /// A JSON merge patch (RFC 7386). `metadata.uid` in it is a precondition.
     ///
     /// # Errors
     /// `NotFound`; `Conflict` where the precondition does not hold.
-    pub async fn merge_patch(&self, of: &Reference, patch: &Value, field_manager: &str) -> Result<Value, Error> {
+    pub async fn merge_patch(
+        &self,
+        of: &Reference,
+        patch: &Value,
+        field_manager: &str,
+    ) -> Result<Value, Error> {
         let path = self.path_of(of).await? + &write_query(field_manager, false);
         self.json(Outgoing::with(Method::PATCH, path, "application/merge-patch+json", patch)).await
     }
@@ -189,9 +207,15 @@ impl Cluster {
     ///
     /// # Errors
     /// `NotFound`; `Conflict` where the object under that name has another uid.
-    pub async fn delete(&self, of: &Reference, uid: Option<&str>, propagation: Propagation) -> Result<(), Error> {
+    pub async fn delete(
+        &self,
+        of: &Reference,
+        uid: Option<&str>,
+        propagation: Propagation,
+    ) -> Result<(), Error> {
         let path = self.path_of(of).await?;
-        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.as_str()});
+        let mut options =
+            json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.as_str()});
         if let (Some(uid), Some(o)) = (uid, options.as_object_mut()) {
             o.insert("preconditions".into(), json!({ "uid": uid }));
         }
@@ -248,6 +272,8 @@ async fn read_config(name: &str, config: &ClusterConfig) -> Result<kube::Config,
     let options = kube::config::KubeConfigOptions { context: config.context.clone(), ..Default::default() };
     kube::Config::from_custom_kubeconfig(file, &options).await.map_err(|_| {
         let context = config.context.as_deref().unwrap_or("(current)");
-        failed(&format!("context {context} of its kubeconfig is not usable: it, its cluster or its user is missing"))
+        failed(&format!(
+            "context {context} of its kubeconfig is not usable: it, its cluster or its user is missing"
+        ))
     })
 }

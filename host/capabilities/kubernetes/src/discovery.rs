@@ -13,7 +13,8 @@ use crate::{Cluster, Error};
 pub(crate) type Kinds = HashMap<String, Resource>;
 
 /// Both forms of discovery; a server without the aggregated one answers with the other.
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+const AGGREGATED: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 impl Cluster {
     /// Where a kind is served. Asked once a group-version, and again when a kind is not known.
@@ -55,7 +56,9 @@ impl Cluster {
     pub async fn version(&self) -> Result<String, Error> {
         let answer = self.json(Outgoing::get("/version")).await?;
         let version = answer.get("gitVersion").and_then(Value::as_str);
-        version.map(str::to_owned).ok_or_else(|| Error::other("unexpected-answer", "the API server tells no version"))
+        version
+            .map(str::to_owned)
+            .ok_or_else(|| Error::other("unexpected-answer", "the API server tells no version"))
     }
 
     /// What Helm's `.Capabilities.APIVersions` holds: `apps/v1` and `apps/v1/Deployment`, sorted.

@@ -62,7 +62,13 @@ fn conflict_text(conflicts: &[FieldConflict]) -> String {
     }
     let fields: Vec<String> = conflicts
         .iter()
-        .map(|c| if c.manager.is_empty() { c.field.clone() } else { format!("{} (held by {})", c.field, c.manager) })
+        .map(|c| {
+            if c.manager.is_empty() {
+                c.field.clone()
+            } else {
+                format!("{} (held by {})", c.field, c.manager)
+            }
+        })
         .collect();
     format!("conflict on {}", fields.join(", "))
 }

@@ -104,7 +104,8 @@ impl Ask<'_> {
             Scope::Namespace(ns) => format!(" in namespace {ns}"),
             Scope::Everywhere => " in all namespaces".into(),
         };
-        let cluster = if self.default_cluster { String::new() } else { format!(" of cluster {}", self.cluster) };
+        let cluster =
+            if self.default_cluster { String::new() } else { format!(" of cluster {}", self.cluster) };
         format!("{}{name}{place}{cluster}", self.kind_text())
     }
 
@@ -127,7 +128,11 @@ impl Ask<'_> {
     /// A line of TOML that would allow it, as narrow as the call.
     fn add(&self) -> String {
         let list = |s: &str| format!("[{}]", serde_json::Value::from(s));
-        let mut out = format!("kubernetes = [{{ verbs = {}, kinds = {}", list(self.verb.as_str()), list(&self.kind_text()));
+        let mut out = format!(
+            "kubernetes = [{{ verbs = {}, kinds = {}",
+            list(self.verb.as_str()),
+            list(&self.kind_text())
+        );
         match self.scope {
             Scope::Cluster => {}
             Scope::Namespace(ns) => out.push_str(&format!(", namespaces = {}", list(ns))),

@@ -33,7 +33,9 @@ impl FromStr for KindPattern {
             g.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.'))
                 && !looks_like_version(g)
         };
-        let kind_ok = |k: &str| k.starts_with(|c: char| c.is_ascii_uppercase()) && k.bytes().all(|b| b.is_ascii_alphanumeric());
+        let kind_ok = |k: &str| {
+            k.starts_with(|c: char| c.is_ascii_uppercase()) && k.bytes().all(|b| b.is_ascii_alphanumeric())
+        };
         if !group.is_none_or(group_ok) || !kind.is_none_or(kind_ok) || s.starts_with('/') {
             return Err(bad());
         }

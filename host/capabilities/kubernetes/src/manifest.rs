@@ -10,11 +10,19 @@ pub const MAX_MANIFEST_BYTES: usize = 1 << 20;
 /// Reads a JSON object.
 pub(crate) fn parse(text: &str, what: &str) -> Result<Value, Error> {
     if text.len() > MAX_MANIFEST_BYTES {
-        return Err(Error::Invalid(format!("the {what} has {} bytes; the most is {MAX_MANIFEST_BYTES}", text.len())));
+        return Err(Error::Invalid(format!(
+            "the {what} has {} bytes; the most is {MAX_MANIFEST_BYTES}",
+            text.len()
+        )));
     }
-    let value: Value = serde_json::from_str(text)
-        .map_err(|e| Error::Invalid(format!("the {what} is not JSON (line {}, column {})", e.line(), e.column())))?;
-    if value.is_object() { Ok(value) } else { Err(Error::Invalid(format!("the {what} is not a JSON object"))) }
+    let value: Value = serde_json::from_str(text).map_err(|e| {
+        Error::Invalid(format!("the {what} is not JSON (line {}, column {})", e.line(), e.column()))
+    })?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(Error::Invalid(format!("the {what} is not a JSON object")))
+    }
 }
 
 /// The object's metadata, made where it is missing.
@@ -23,7 +31,10 @@ pub(crate) fn metadata(object: &mut Value) -> Result<&mut Map<String, Value>, Er
 }
 
 /// A member that is an object, made where it is missing or null.
-pub(crate) fn member<'a>(of: Option<&'a mut Map<String, Value>>, key: &str) -> Result<&'a mut Map<String, Value>, Error> {
+pub(crate) fn member<'a>(
+    of: Option<&'a mut Map<String, Value>>,
+    key: &str,
+) -> Result<&'a mut Map<String, Value>, Error> {
     let not = || Error::Invalid(format!("{key} is not an object"));
     let value = of.ok_or_else(not)?.entry(key).or_insert(Value::Null);
     if value.is_null() {

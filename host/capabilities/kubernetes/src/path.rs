@@ -40,7 +40,11 @@ pub(crate) fn check_namespace(ns: &str) -> Result<(), Error> {
         && ns.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         && !ns.starts_with('-')
         && !ns.ends_with('-');
-    if ok { Ok(()) } else { Err(Error::Invalid(format!("{ns:?} is not a namespace: use 1 to 63 of a-z, 0-9 and '-'"))) }
+    if ok {
+        Ok(())
+    } else {
+        Err(Error::Invalid(format!("{ns:?} is not a namespace: use 1 to 63 of a-z, 0-9 and '-'")))
+    }
 }
 
 /// A name that is safe as a path segment, in a grant and in a message. Narrower than Kubernetes for RBAC names,
@@ -111,7 +115,13 @@ mod tests {
             ("v1", &pods, Some("a"), Some("p"), Ok("/api/v1/namespaces/a/pods/p")),
             ("apps/v1", &pods, Some("a"), None, Ok("/apis/apps/v1/namespaces/a/pods")),
             ("v1", &pods, None, None, Ok("/api/v1/pods")),
-            ("rbac.authorization.k8s.io/v1", &nodes, None, Some("system:x"), Ok("/apis/rbac.authorization.k8s.io/v1/nodes/system%3Ax")),
+            (
+                "rbac.authorization.k8s.io/v1",
+                &nodes,
+                None,
+                Some("system:x"),
+                Ok("/apis/rbac.authorization.k8s.io/v1/nodes/system%3Ax"),
+            ),
             ("v1", &pods, None, Some("p"), Err("lives in a namespace")),
             ("v1", &nodes, Some("a"), Some("n"), Err("cluster-scoped")),
             ("v1", &pods, Some("../b"), Some("p"), Err("not a namespace")),
@@ -128,6 +138,9 @@ mod tests {
                 (got, want) => panic!("{api} {ns:?} {name:?}: {got:?}, wanted {want:?}"),
             }
         }
-        assert_eq!(query(&[("labelSelector", "a=b,c in (d)"), ("limit", "5")]), "?labelSelector=a%3Db%2Cc%20in%20%28d%29&limit=5");
+        assert_eq!(
+            query(&[("labelSelector", "a=b,c in (d)"), ("limit", "5")]),
+            "?labelSelector=a%3Db%2Cc%20in%20%28d%29&limit=5"
+        );
     }
 }

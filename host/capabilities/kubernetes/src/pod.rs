@@ -73,7 +73,8 @@ impl Pod {
 }
 
 fn container(name: &str, init: bool, status: Option<&Value>) -> Container {
-    let state = |s: &str| status.and_then(|v| v.pointer(&format!("/state/{s}"))).is_some_and(Value::is_object);
+    let state =
+        |s: &str| status.and_then(|v| v.pointer(&format!("/state/{s}"))).is_some_and(Value::is_object);
     let restarts = status.and_then(|s| s.get("restartCount")).and_then(Value::as_u64).unwrap_or(0);
     Container {
         name: name.into(),
@@ -109,7 +110,8 @@ impl LogQuery {
         let numbers: Vec<(&str, String)> =
             numbers.into_iter().filter_map(|(k, v)| v.map(|v| (k, v.to_string()))).collect();
         let flags = [("follow", self.follow), ("previous", self.previous), ("timestamps", self.timestamps)];
-        let mut pairs: Vec<(&str, &str)> = flags.into_iter().filter(|(_, on)| *on).map(|(k, _)| (k, "true")).collect();
+        let mut pairs: Vec<(&str, &str)> =
+            flags.into_iter().filter(|(_, on)| *on).map(|(k, _)| (k, "true")).collect();
         pairs.extend(numbers.iter().map(|(k, v)| (*k, v.as_str())));
         pairs.extend(self.container.as_deref().map(|c| ("container", c)));
         pairs.extend(self.since_time.as_deref().map(|t| ("sinceTime", t)));
@@ -152,7 +154,9 @@ impl Cluster {
         if let Some(token) = &of.continue_token {
             query.push(("continue", token));
         }
-        let list = self.json(Outgoing::get(format!("/api/v1/namespaces/{namespace}/pods{}", path::query(&query)))).await?;
+        let list = self
+            .json(Outgoing::get(format!("/api/v1/namespaces/{namespace}/pods{}", path::query(&query))))
+            .await?;
         let token = list.pointer("/metadata/continue").and_then(Value::as_str).filter(|t| !t.is_empty());
         let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
         Ok((items.filter_map(Pod::of).collect(), token.map(str::to_owned)))
@@ -188,7 +192,8 @@ impl Cluster {
             accept: "*/*",
             ..Outgoing::get(format!("/api/v1/namespaces/{namespace}/pods/{pod}/log{}", query.query()))
         };
-        let answer = if query.follow { self.open(outgoing).await? } else { self.within(self.open(outgoing)).await? };
+        let answer =
+            if query.follow { self.open(outgoing).await? } else { self.within(self.open(outgoing)).await? };
         let name = self.name().to_owned();
         let idle = (!query.follow).then(|| self.timeout());
         let chunks = answer.into_body().into_data_stream();
@@ -197,14 +202,17 @@ impl Cluster {
             async move {
                 let mut chunks = chunks?;
                 let next = match idle {
-                    Some(most) => tokio::time::timeout(most, chunks.next()).await.unwrap_or(Some(Err(
-                        kube::Error::Service("no data within the time-out".into()),
-                    ))),
+                    Some(most) => tokio::time::timeout(most, chunks.next())
+                        .await
+                        .unwrap_or(Some(Err(kube::Error::Service("no data within the time-out".into())))),
                     None => chunks.next().await,
                 };
                 match next? {
                     Ok(bytes) => Some((Ok(bytes), Some(chunks))),
-                    Err(_) => Some((Err(Error::Unavailable(format!("the log stream of cluster {name:?} broke off"))), None)),
+                    Err(_) => Some((
+                        Err(Error::Unavailable(format!("the log stream of cluster {name:?} broke off"))),
+                        None,
+                    )),
                 }
             }
         });

@@ -23,7 +23,8 @@ impl Reference {
     /// # Errors
     /// `Invalid` where apiVersion, kind or metadata.name is missing or not a text.
     pub fn of_manifest(manifest: &Value) -> Result<Self, Error> {
-        let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).filter(|s| !s.is_empty());
+        let text =
+            |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).filter(|s| !s.is_empty());
         let need = |pointer: &str| {
             text(pointer).map(str::to_owned).ok_or_else(|| {
                 let field = pointer.trim_start_matches('/').replace('/', ".");

@@ -90,7 +90,10 @@ impl Cluster {
             let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
             body.map(|b| b.to_bytes()).map_err(|e| {
                 if e.downcast_ref::<http_body_util::LengthLimitError>().is_some() {
-                    Error::other("answer-too-large", "the answer is over 32 MiB; ask for fewer objects at once")
+                    Error::other(
+                        "answer-too-large",
+                        "the answer is over 32 MiB; ask for fewer objects at once",
+                    )
                 } else {
                     Error::Unavailable(format!("the answer of cluster {:?} broke off", self.name()))
                 }
@@ -101,8 +104,9 @@ impl Cluster {
 
     pub(crate) async fn json(&self, outgoing: Outgoing) -> Result<Value, Error> {
         let bytes = self.bytes(outgoing).await?;
-        serde_json::from_slice(&bytes)
-            .map_err(|_| Error::other("unexpected-answer", "the API server's answer is not JSON; is the address right?"))
+        serde_json::from_slice(&bytes).map_err(|_| {
+            Error::other("unexpected-answer", "the API server's answer is not JSON; is the address right?")
+        })
     }
 
     /// The text of a credential helper's failure can hold a token, so only what the network said is passed on.
@@ -110,7 +114,10 @@ impl Cluster {
         if matches!(error, kube::Error::Auth(_)) {
             return Error::other(
                 "credentials",
-                format!("the credentials of cluster {:?} cannot be obtained; check its kubeconfig's user", self.name()),
+                format!(
+                    "the credentials of cluster {:?} cannot be obtained; check its kubeconfig's user",
+                    self.name()
+                ),
             );
         }
         let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
@@ -119,7 +126,10 @@ impl Cluster {
             if e.is::<kube::client::AuthError>() {
                 return Error::other(
                     "credentials",
-                    format!("the credentials of cluster {:?} cannot be obtained; check its kubeconfig's user", self.name()),
+                    format!(
+                        "the credentials of cluster {:?} cannot be obtained; check its kubeconfig's user",
+                        self.name()
+                    ),
                 );
             }
             if let Some(io) = e.downcast_ref::<std::io::Error>() {

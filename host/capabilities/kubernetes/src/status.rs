@@ -5,6 +5,8 @@ use serde_json::Value;
 use crate::{Error, FieldConflict};
 
 const MESSAGE: usize = 300;
+/// Server-side apply of what the kind does not allow is an internal error to the API server.
+const UNTYPED: [&str; 2] = ["failed to create typed patch object (", "failed to convert new object ("];
 
 /// The error that an answer of the API server stands for. `body` is a Status object, or anything else that came.
 pub fn error_of(http_status: u16, body: &[u8]) -> Error {
@@ -19,11 +21,28 @@ pub fn error_of(http_status: u16, body: &[u8]) -> Error {
         401 => Error::Forbidden("the host's credentials for this cluster are not accepted".into()),
         403 => Error::Forbidden(short(message)),
         400 | 413 | 415 | 422 => invalid(&status, message, secret),
-        410 => Error::other("expired", "the continue token or resource version is too old; list from the start"),
-        405 => Error::other("not-supported", format!("the API server does not support this on that kind: {}", short(message))),
-        408 | 429 | 500.. => Error::Unavailable(format!("the API server answered {http_status} ({})", word(reason))),
-        _ => Error::other("unexpected-answer", format!("the API server answered {http_status} ({})", word(reason))),
+        410 => {
+            Error::other("expired", "the continue token or resource version is too old; list from the start")
+        }
+        405 => Error::other(
+            "not-supported",
+            format!("the API server does not support this on that kind: {}", short(message)),
+        ),
+        500 if UNTYPED.iter().any(|u| message.starts_with(u)) => invalid(&status, untyped(message), secret),
+        408 | 429 | 500.. => {
+            Error::Unavailable(format!("the API server answered {http_status} ({})", word(reason)))
+        }
+        _ => Error::other(
+            "unexpected-answer",
+            format!("the API server answered {http_status} ({})", word(reason)),
+        ),
     }
+}
+
+/// `failed to create typed patch object (ns/name; apps/v1, Kind=Deployment): .spec.x: field not declared in schema`.
+fn untyped(message: &str) -> &str {
+    let field = message.split_once(')').map_or(message, |(_, field)| field);
+    field.trim_start_matches(" to proper version").trim_start_matches(": ")
 }
 
 /// A 404 for a path that the API server does not serve has no details.
@@ -72,7 +91,11 @@ fn invalid(status: &Value, message: &str, secret: bool) -> Error {
             return Error::Conflict(vec![other_object()]);
         }
         // A field error quotes the value; of a Secret only the place may be told.
-        fields.push(if secret { format!("{field}: {reason}") } else { format!("{field}: {}", short(message)) });
+        fields.push(if secret {
+            format!("{field}: {reason}")
+        } else {
+            format!("{field}: {}", short(message))
+        });
     }
     if !fields.is_empty() {
         return Error::Invalid(format!("the API server refuses the object: {}", fields.join("; ")));
@@ -92,7 +115,11 @@ fn is_secret(status: &Value) -> bool {
 }
 
 fn word(reason: &str) -> &str {
-    if reason.is_empty() || !reason.bytes().all(|b| b.is_ascii_alphanumeric()) { "no reason given" } else { reason }
+    if reason.is_empty() || !reason.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        "no reason given"
+    } else {
+        reason
+    }
 }
 
 fn short(text: &str) -> String {
@@ -161,11 +188,30 @@ mod tests {
                     {"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}]})),
                 Error::Conflict(vec![FieldConflict { field: "metadata.uid".into(), manager: String::new() }]),
             ),
+            (
+                500,
+                status(500, "", "failed to create typed patch object (a/x; /v1, Kind=ConfigMap): .dataa: field not declared in schema", json!({})),
+                Error::Invalid("the API server refuses the request: .dataa: field not declared in schema".into()),
+            ),
+            (
+                500,
+                status(500, "", "failed to create typed patch object (a/x; /v1, Kind=Secret): .data.k: expected string, got &value.valueUnstructured{Value:1234}", json!({})),
+                Error::Invalid("the API server cannot accept this Secret".into()),
+            ),
+            (
+                500,
+                status(500, "", "failed to convert new object (a/x; /v1, Kind=Pod) to proper version: quantities must match", json!({})),
+                Error::Invalid("the API server refuses the request: quantities must match".into()),
+            ),
+            (500, status(500, "InternalError", "etcd is gone", json!({})), Error::Unavailable("the API server answered 500 (InternalError)".into())),
             (429, status(429, "TooManyRequests", "slow down", json!({})), Error::Unavailable("the API server answered 429 (TooManyRequests)".into())),
             (503, json!("upstream connect error"), Error::Unavailable("the API server answered 503 (no reason given)".into())),
         ] {
             assert_eq!(of(code, body.clone()), want, "{body}");
         }
-        assert!(matches!(error_of(404, b"404 page not found"), Error::Other { code: "unexpected-answer", .. }));
+        assert!(matches!(
+            error_of(404, b"404 page not found"),
+            Error::Other { code: "unexpected-answer", .. }
+        ));
     }
 }

@@ -43,7 +43,13 @@ impl Logs {
         Self { clusters }
     }
 
-    fn reach(&self, call: &Call, grants: &Effective<Grants>, cluster: Option<&str>, ns: &str) -> Result<Reach, Error> {
+    fn reach(
+        &self,
+        call: &Call,
+        grants: &Effective<Grants>,
+        cluster: Option<&str>,
+        ns: &str,
+    ) -> Result<Reach, Error> {
         let ask = Ask {
             cluster: self.clusters.name(cluster),
             default_cluster: self.clusters.is_default(cluster),
@@ -104,7 +110,8 @@ impl Logs {
             timestamps: true,
             ..LogQuery::default()
         };
-        let bytes = if options.limit_bytes == 0 { DEFAULT_BYTES } else { options.limit_bytes.min(MOST_BYTES) };
+        let bytes =
+            if options.limit_bytes == 0 { DEFAULT_BYTES } else { options.limit_bytes.min(MOST_BYTES) };
         let reading = async {
             let chunks = cluster.log_stream(namespace, pod, &query).await?;
             collect(chunks, tail as usize, bytes as usize).await

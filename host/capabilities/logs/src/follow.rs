@@ -46,7 +46,11 @@ impl Granted {
     }
 
     /// The containers to read: those named, or all but the init containers.
-    fn containers<'a>(&'a self, pod: &'a Pod, options: &'a StreamOptions) -> impl Iterator<Item = &'a Container> {
+    fn containers<'a>(
+        &'a self,
+        pod: &'a Pod,
+        options: &'a StreamOptions,
+    ) -> impl Iterator<Item = &'a Container> {
         let names = [self.source.container.as_deref(), options.container.as_deref()];
         let named = names.iter().any(Option::is_some);
         pod.containers
@@ -79,7 +83,15 @@ pub(crate) struct Readers {
 impl Readers {
     pub(crate) fn new(sources: Vec<Granted>, options: StreamOptions, output: Output) -> Self {
         let slots = Arc::new(Semaphore::new(AT_ONCE));
-        Self { sources, options, output, known: HashSet::new(), tasks: JoinSet::new(), slots, full_told: false }
+        Self {
+            sources,
+            options,
+            output,
+            known: HashSet::new(),
+            tasks: JoinSet::new(),
+            slots,
+            full_told: false,
+        }
     }
 
     fn follows(&self) -> bool {
@@ -97,7 +109,9 @@ impl Readers {
             for pod in pods {
                 for container in source.containers(pod, &self.options) {
                     let key = source.key(pod, container);
-                    if !self.known.contains(&key) && new.insert(key.clone(), (at, container.clone())).is_none() {
+                    if !self.known.contains(&key)
+                        && new.insert(key.clone(), (at, container.clone())).is_none()
+                    {
                         order.push(key);
                     }
                 }
@@ -106,7 +120,10 @@ impl Readers {
         if first && order.len() > MAX_CONTAINERS {
             return Err(Error::Other {
                 code: "too-many-containers",
-                message: format!("{} containers match; the most is {MAX_CONTAINERS}: name a pod or a container", order.len()),
+                message: format!(
+                    "{} containers match; the most is {MAX_CONTAINERS}: name a pod or a container",
+                    order.len()
+                ),
             });
         }
         for key in order {
@@ -117,8 +134,14 @@ impl Readers {
             let Some((at, container)) = new.remove(&key) else { continue };
             let Some(source) = self.sources.get(at) else { continue };
             self.known.insert(key.clone());
-            let reader =
-                Reader::new(source.cluster.clone(), key, &container, &self.options, self.output.clone(), !first);
+            let reader = Reader::new(
+                source.cluster.clone(),
+                key,
+                &container,
+                &self.options,
+                self.output.clone(),
+                !first,
+            );
             let slots = (!self.follows()).then(|| self.slots.clone());
             self.tasks.spawn(async move {
                 let _slot = match slots {

@@ -44,7 +44,8 @@ impl Grants {
             return Ok(());
         }
         let text = serde_json::Value::from;
-        let (mut place, mut add) = (String::new(), format!("logs = {{ namespaces = [{}]", text(ask.namespace)));
+        let (mut place, mut add) =
+            (String::new(), format!("logs = {{ namespaces = [{}]", text(ask.namespace)));
         if !ask.default_cluster {
             place = format!(" of cluster {}", ask.cluster);
             add.push_str(&format!(", clusters = [{}]", text(ask.cluster)));

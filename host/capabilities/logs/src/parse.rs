@@ -31,7 +31,8 @@ impl Lines {
     }
 
     pub(crate) fn next(&mut self) -> Option<Piece> {
-        let newline = self.rest.get(self.searched..)?.iter().position(|b| *b == b'\n').map(|i| i + self.searched);
+        let newline =
+            self.rest.get(self.searched..)?.iter().position(|b| *b == b'\n').map(|i| i + self.searched);
         let (bytes, last) = match newline {
             Some(at) if at <= MAX_LINE => {
                 let line = self.rest.split_to(at + 1);
@@ -81,8 +82,11 @@ pub(crate) fn stamped(line: &[u8]) -> Option<(Stamp, &[u8])> {
 
 /// What a kubelet or its runtime says in the body, with status 200, instead of the log (kubernetes#98236).
 pub(crate) fn is_refusal(line: &[u8]) -> bool {
-    const WORDS: [&[u8]; 3] =
-        [b"unable to retrieve container logs", b"failed to try resolving symlinks in path", b"failed to create fsnotify watcher"];
+    const WORDS: [&[u8]; 3] = [
+        b"unable to retrieve container logs",
+        b"failed to try resolving symlinks in path",
+        b"failed to create fsnotify watcher",
+    ];
     WORDS.iter().any(|w| line.starts_with(w))
 }
 
@@ -106,7 +110,10 @@ mod tests {
     #[test]
     fn lines_over_chunks() {
         let whole = |s: &str| (s.to_owned(), true, true);
-        assert_eq!(all(&[b"a\nb", b"c\n\n", b"d"]), (vec![whole("a"), whole("bc"), whole("")], Some("d".into())));
+        assert_eq!(
+            all(&[b"a\nb", b"c\n\n", b"d"]),
+            (vec![whole("a"), whole("bc"), whole("")], Some("d".into()))
+        );
         assert_eq!(all(&[b"a\n"]), (vec![whole("a")], None));
         assert_eq!(all(&[b"", b"\n"]), (vec![whole("")], None));
     }
@@ -118,7 +125,10 @@ mod tests {
         input.extend_from_slice(b"after\n");
         let (pieces, rest) = all(&[&input[..100], &input[100..]]);
         let shape: Vec<_> = pieces.iter().map(|(t, f, l)| (t.len(), *f, *l)).collect();
-        assert_eq!(shape, vec![(MAX_LINE, true, false), (MAX_LINE, false, false), (5, false, true), (5, true, true)]);
+        assert_eq!(
+            shape,
+            vec![(MAX_LINE, true, false), (MAX_LINE, false, false), (5, false, true), (5, true, true)]
+        );
         assert_eq!(rest, None);
     }
 
@@ -134,7 +144,8 @@ mod tests {
             ("2026-01-02T03:0", None),
             ("", None),
         ] {
-            let got = stamped(line.as_bytes()).map(|(s, t)| (s.nanos, std::str::from_utf8(t).unwrap().to_owned()));
+            let got =
+                stamped(line.as_bytes()).map(|(s, t)| (s.nanos, std::str::from_utf8(t).unwrap().to_owned()));
             assert_eq!(got, want.map(|(n, t)| (n, t.to_owned())), "{line}");
         }
     }

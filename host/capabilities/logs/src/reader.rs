@@ -126,7 +126,9 @@ impl Reader {
                     self.rotated(next).await?;
                 }
                 // Nothing ran yet, or nothing before: there is nothing to read.
-                End::Refused(Error::NotFound | Error::Invalid(_)) if self.resume.last().is_none() => return Ok(()),
+                End::Refused(Error::NotFound | Error::Invalid(_)) if self.resume.last().is_none() => {
+                    return Ok(());
+                }
                 End::Refused(e) if !e.retryable() => return self.gap(None, e.to_string()).await,
                 End::Refused(e) if attempt + 1 == TRIES => return self.gap(None, e.to_string()).await,
                 End::Broken(why) if attempt + 1 == TRIES => return self.gap(None, why).await,
@@ -165,9 +167,13 @@ impl Reader {
                 Look::Gone => return self.gone(intact, why).await,
                 Look::Over if clean => return self.settle().await,
                 // It never ran, and never will.
-                Look::Over if matches!(end, End::Refused(Error::Invalid(_) | Error::NotFound)) => return Ok(()),
+                Look::Over if matches!(end, End::Refused(Error::Invalid(_) | Error::NotFound)) => {
+                    return Ok(());
+                }
                 Look::Over if rounds >= TRIES => {
-                    return self.gap(None, why.unwrap_or_else(|| "the log could not be read to its end".into())).await;
+                    return self
+                        .gap(None, why.unwrap_or_else(|| "the log could not be read to its end".into()))
+                        .await;
                 }
                 Look::Waiting if clean => {
                     self.settle().await?;
@@ -253,7 +259,8 @@ impl Reader {
         }
         self.unfinished = None;
         if runs > 1 {
-            let why = format!("the container was started {runs} times meanwhile; only its last two runs are kept");
+            let why =
+                format!("the container was started {runs} times meanwhile; only its last two runs are kept");
             self.gap(None, why).await?;
             self.same_file = false;
         }

@@ -187,8 +187,14 @@ mod tests {
         assert!(resume.seen.len() <= REMEMBERED, "{}", resume.seen.len());
         resume.begin(true);
         assert_eq!(resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 5 }), Verdict::Drop);
-        assert_eq!(resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 199_999 }), Verdict::Drop);
-        assert_eq!(resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 200_000 }), Verdict::Deliver);
+        assert_eq!(
+            resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 199_999 }),
+            Verdict::Drop
+        );
+        assert_eq!(
+            resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 200_000 }),
+            Verdict::Deliver
+        );
         for i in 0..10 {
             resume.delivered(&stamp(300.0 + f64::from(i)));
         }

@@ -187,9 +187,8 @@ impl charts::Host for State {
     ) -> Answer<charts::Rendered> {
         let (world, call, grants) = parts!(self);
         let bytes = values.len();
-        let work = async move {
-            world?.render(&call, &grants.helm, &chart.into(), &release.into(), &values).await
-        };
+        let work =
+            async move { world?.render(&call, &grants.helm, &chart.into(), &release.into(), &values).await };
         let out = self.through("a chart's rendering", bytes, work).await?;
         Ok(out.map(|r| charts::Rendered { manifest: r.manifest, notes: r.notes }).map_err(Into::into))
     }
@@ -240,7 +239,11 @@ impl releases::Host for State {
         let work = async move {
             world?.preview(&call, &grants.helm, &chart.into(), &of.into(), &values, options.into()).await
         };
-        Ok(self.through("an upgrade's preview", bytes, work).await?.map(|v| v.to_string()).map_err(Into::into))
+        Ok(self
+            .through("an upgrade's preview", bytes, work)
+            .await?
+            .map(|v| v.to_string())
+            .map_err(Into::into))
     }
 }
 
@@ -272,7 +275,11 @@ impl changes::Host for State {
         Ok(self.through("a release's rollback", 64, work).await?.map(outcome_out).map_err(Into::into))
     }
 
-    async fn uninstall(&mut self, of: types::ReleaseReference, keep_history: bool) -> Answer<changes::Outcome> {
+    async fn uninstall(
+        &mut self,
+        of: types::ReleaseReference,
+        keep_history: bool,
+    ) -> Answer<changes::Outcome> {
         let (world, call, grants) = parts!(self);
         let work = async move { world?.uninstall(&call, &grants.helm, &of.into(), keep_history).await };
         Ok(self.through("a release's uninstall", 64, work).await?.map(outcome_out).map_err(Into::into))
@@ -295,7 +302,12 @@ impl changes::Host for ReadOnly {
     ) -> Answer<changes::Outcome> {
         Ok(Err(types::Error::ReadOnlyCall))
     }
-    async fn rollback(&mut self, _: types::ReleaseReference, _: u32, _: types::Options) -> Answer<changes::Outcome> {
+    async fn rollback(
+        &mut self,
+        _: types::ReleaseReference,
+        _: u32,
+        _: types::Options,
+    ) -> Answer<changes::Outcome> {
         Ok(Err(types::Error::ReadOnlyCall))
     }
     async fn uninstall(&mut self, _: types::ReleaseReference, _: bool) -> Answer<changes::Outcome> {

@@ -42,7 +42,13 @@ impl From<k8s::Error> for types::Error {
 
 impl From<types::Reference> for k8s::Reference {
     fn from(r: types::Reference) -> Self {
-        Self { cluster: r.cluster, api_version: r.api_version, kind: r.kind, namespace: r.namespace, name: r.name }
+        Self {
+            cluster: r.cluster,
+            api_version: r.api_version,
+            kind: r.kind,
+            namespace: r.namespace,
+            name: r.name,
+        }
     }
 }
 
@@ -89,7 +95,10 @@ macro_rules! parts {
 
 fn unavailable(describing: bool) -> k8s::Error {
     if describing {
-        k8s::Error::Other { code: "describe-is-pure", message: "no capability is available in describe".into() }
+        k8s::Error::Other {
+            code: "describe-is-pure",
+            message: "no capability is available in describe".into(),
+        }
     } else {
         k8s::Error::Other {
             code: "not-configured",
@@ -118,13 +127,22 @@ impl read::Host for State {
             .map_err(Into::into))
     }
 
-    async fn dry_run_apply(&mut self, cluster: Option<String>, manifest: String, force: bool) -> Answer<String> {
+    async fn dry_run_apply(
+        &mut self,
+        cluster: Option<String>,
+        manifest: String,
+        force: bool,
+    ) -> Answer<String> {
         let (world, call, grants) = parts!(self);
         let bytes = manifest.len();
         let work = async move {
             world?.dry_run_apply(&call, &grants.kubernetes, cluster.as_deref(), &manifest, force).await
         };
-        Ok(self.through("kubernetes dry-run-apply", bytes, work).await?.map(|v| v.to_string()).map_err(Into::into))
+        Ok(self
+            .through("kubernetes dry-run-apply", bytes, work)
+            .await?
+            .map(|v| v.to_string())
+            .map_err(Into::into))
     }
 
     async fn can_i(&mut self, verb: String, of: types::Reference) -> Answer<bool> {
@@ -156,8 +174,7 @@ impl write::Host for State {
     async fn patch(&mut self, of: types::Reference, merge_patch: String) -> Answer<String> {
         let (world, call, grants) = parts!(self);
         let bytes = merge_patch.len() + weight(&of);
-        let work =
-            async move { world?.patch(&call, &grants.kubernetes, &of.into(), &merge_patch).await };
+        let work = async move { world?.patch(&call, &grants.kubernetes, &of.into(), &merge_patch).await };
         Ok(self.through("kubernetes patch", bytes, work).await?.map(|v| v.to_string()).map_err(Into::into))
     }
 

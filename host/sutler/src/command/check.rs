@@ -22,8 +22,16 @@ pub(crate) struct Check {
 
 /// An imported interface and the grant without which its functions answer `not-granted`.
 const GRANTS: [(&str, &str, &str); 6] = [
-    ("sutler:kubernetes/read", "grants.kubernetes", r#"[[plugins.NAME.grants.kubernetes.rules]] verbs = ["get"], kinds, namespaces"#),
-    ("sutler:kubernetes/write", "grants.kubernetes", r#"[[plugins.NAME.grants.kubernetes.rules]] verbs = ["apply", "delete"], kinds, namespaces"#),
+    (
+        "sutler:kubernetes/read",
+        "grants.kubernetes",
+        r#"[[plugins.NAME.grants.kubernetes]] verbs = ["get"], kinds, namespaces"#,
+    ),
+    (
+        "sutler:kubernetes/write",
+        "grants.kubernetes",
+        r#"[[plugins.NAME.grants.kubernetes]] verbs = ["apply", "delete"], kinds, namespaces"#,
+    ),
     ("sutler:helm/", "grants.helm", r#"[plugins.NAME.grants.helm] charts = ["oci://…"], namespaces"#),
     ("sutler:logs/read", "grants.logs", "[plugins.NAME.grants.logs] namespaces"),
     ("sutler:http/", "—", "not offered by this version"),
@@ -34,7 +42,8 @@ impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let config = self.config.load()?;
         telemetry::logs(&config.log, true)?;
-        let wasm = std::fs::read(&self.file).with_context(|| format!("{} cannot be read", self.file.display()))?;
+        let wasm =
+            std::fs::read(&self.file).with_context(|| format!("{} cannot be read", self.file.display()))?;
         let stem = self.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = PluginName::parse(&stem).with_context(|| format!("rename {}", self.file.display()))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -59,7 +68,11 @@ impl Check {
 }
 
 fn show(plugin: &Plugin, d: &Descriptor) -> usize {
-    let compiled = if plugin.cached { "compiled before".into() } else { format!("compiled in {:.1?}", plugin.compile_time) };
+    let compiled = if plugin.cached {
+        "compiled before".into()
+    } else {
+        format!("compiled in {:.1?}", plugin.compile_time)
+    };
     say(format!("{} {} — {}", d.name, d.version, d.summary));
     say(format!("  file      {} bytes, {}, {compiled}", plugin.size, plugin.digest));
     say("  contract  sutler:provisioner 0.1.0");
@@ -87,7 +100,8 @@ fn show(plugin: &Plugin, d: &Descriptor) -> usize {
                 }
             }
         }
-        let steps: Vec<String> = p.steps.iter().map(|s| format!("{} ({} s)", s.name, s.timeout_seconds)).collect();
+        let steps: Vec<String> =
+            p.steps.iter().map(|s| format!("{} ({} s)", s.name, s.timeout_seconds)).collect();
         if !steps.is_empty() {
             say(format!("      steps     {}", steps.join(" → ")));
         }
@@ -97,8 +111,13 @@ fn show(plugin: &Plugin, d: &Descriptor) -> usize {
 
 /// The fields of a schema, those that are required with a star.
 fn fields(schema: &serde_json::Value) -> String {
-    let required: Vec<&str> =
-        schema.get("required").and_then(|r| r.as_array()).into_iter().flatten().filter_map(|v| v.as_str()).collect();
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(|r| r.as_array())
+        .into_iter()
+        .flatten()
+        .filter_map(|v| v.as_str())
+        .collect();
     let names = schema.get("properties").and_then(|p| p.as_object()).into_iter().flat_map(|m| m.keys());
     let all: Vec<String> =
         names.map(|n| if required.contains(&n.as_str()) { format!("{n}*") } else { n.clone() }).collect();

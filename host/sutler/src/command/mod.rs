@@ -15,14 +15,18 @@ use crate::config::Config;
 /// A provisioner for platform control planes: it answers plan, apply and inspect over HTTP, and each
 /// (kind, type) pair is handled by a sandboxed WebAssembly plugin from a folder.
 #[derive(Debug, Parser)]
-#[command(name = "sutler", version, after_help = "\
+#[command(
+    name = "sutler",
+    version,
+    after_help = "\
 A first look:
   sutler plugin check plugins/namespace.wasm      what it imports, handles and needs
   sutler config check --config sutler.toml        every mistake with its place
   sutler serve --config sutler.toml               listens on 127.0.0.1:8080; operators on 127.0.0.1:8081
   curl -s localhost:8080/handles                  the pairs that are served, with their schemas
 
-Every key of sutler.toml can be set by the environment: SUTLER__SERVER__LISTEN=127.0.0.1:9000")]
+Every key of sutler.toml can be set by the environment: SUTLER__SERVER__LISTEN=127.0.0.1:9000"
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -45,9 +49,7 @@ it listens on loopback only.")]
     #[command(subcommand)]
     Token(Token),
     /// Print the completion script of a shell: sutler completions bash > /etc/bash_completion.d/sutler
-    Completions {
-        shell: clap_complete::Shell,
-    },
+    Completions { shell: clap_complete::Shell },
 }
 
 #[derive(Debug, Subcommand)]

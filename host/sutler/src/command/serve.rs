@@ -49,7 +49,10 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let public = Server::bind(config.server.listen, config.server.tls.clone(), options.clone())?;
     let admin = Server::bind(config.server.admin_listen, None, options)?;
     if access.callers_open() {
-        tracing::warn!(event = "open", "no caller token is configured: listening on loopback only; make one with: sutler token new");
+        tracing::warn!(
+            event = "open",
+            "no caller token is configured: listening on loopback only; make one with: sutler token new"
+        );
     }
     let host = host::build(&config, config.catalog.clone()).await?;
     let snapshot = host.dispatcher.catalog().reload().await.map_err(anyhow::Error::msg)?;

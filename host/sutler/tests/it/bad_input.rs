@@ -25,15 +25,39 @@ async fn wrong_bodies() {
     let deep = format!("{{\"requestId\":{}1{}}}", "[".repeat(1000), "]".repeat(1000));
     let table: Vec<(&str, String, u16, &str, &str)> = vec![
         ("unknown field", with(&|b| b["colour"] = json!("red")), 400, "invalid-request", "/colour"),
-        ("unknown field below", with(&|b| b["changes"][0]["acton"] = json!("x")), 400, "invalid-request", "/changes/0/acton"),
+        (
+            "unknown field below",
+            with(&|b| b["changes"][0]["acton"] = json!("x")),
+            400,
+            "invalid-request",
+            "/changes/0/acton",
+        ),
         ("wrong type", with(&|b| b["changes"] = json!(3)), 400, "invalid-request", "/changes"),
-        ("wrong action", with(&|b| b["changes"][0]["action"] = json!("destroy")), 400, "invalid-request", "/changes/0/action"),
-        ("duplicate resource", with(&|b| {
-            let c = b["changes"][0].clone();
-            b["changes"] = json!([c, c]);
-        }), 400, "invalid-request", "/changes/1/resource"),
+        (
+            "wrong action",
+            with(&|b| b["changes"][0]["action"] = json!("destroy")),
+            400,
+            "invalid-request",
+            "/changes/0/action",
+        ),
+        (
+            "duplicate resource",
+            with(&|b| {
+                let c = b["changes"][0].clone();
+                b["changes"] = json!([c, c]);
+            }),
+            400,
+            "invalid-request",
+            "/changes/1/resource",
+        ),
         ("no changes", with(&|b| b["changes"] = json!([])), 400, "invalid-request", "/changes"),
-        ("identifier", with(&|b| b["application"]["id"] = json!("Orders!")), 400, "invalid-request", "/application/id"),
+        (
+            "identifier",
+            with(&|b| b["application"]["id"] = json!("Orders!")),
+            400,
+            "invalid-request",
+            "/application/id",
+        ),
         ("kind", with(&|b| b["kind"] = json!("artifact")), 400, "invalid-request", "/kind"),
         ("no json", "nonsense".into(), 400, "invalid-request", ""),
         ("depth", deep, 400, "invalid-request", ""),
@@ -63,11 +87,14 @@ async fn bodies_that_are_not_utf8_and_pages_of_browsers() {
     let answer = post().body(vec![b'{', b'"', 0xff, 0xfe, b'"', b'}']).send().await.unwrap();
     assert_eq!(answer.status(), 400);
     assert!(answer.text().await.unwrap().contains("UTF-8"));
-    for (name, value) in [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site"), ("host", "evil.example")] {
+    for (name, value) in
+        [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site"), ("host", "evil.example")]
+    {
         let answer = post().header(name, value).body(plan().to_string()).send().await.unwrap();
         assert_eq!(answer.status(), 403, "{name}");
     }
-    let form = client.post(&url).header("content-type", "text/plain").body(plan().to_string()).send().await.unwrap();
+    let form =
+        client.post(&url).header("content-type", "text/plain").body(plan().to_string()).send().await.unwrap();
     assert_eq!(form.status(), 415);
 }
 
@@ -84,7 +111,12 @@ async fn work_that_cannot_be_done_is_an_answer() {
         (json!({}), ""),
     ] {
         let answer = ask(SampleRequest::new("tool/hostile").create(settings.clone()).body()).await;
-        assert_eq!((answer.status, answer.json["code"].as_str()), (200, Some("invalid-settings")), "{}", answer.text);
+        assert_eq!(
+            (answer.status, answer.json["code"].as_str()),
+            (200, Some("invalid-settings")),
+            "{}",
+            answer.text
+        );
         assert_eq!(answer.json["path"], path, "{settings}: {}", answer.text);
         assert_eq!(answer.json["resource"], "main");
     }
@@ -116,7 +148,12 @@ async fn routes_methods_and_headers() {
         .await
         .unwrap();
     assert_eq!(traced.headers()["x-request-id"], "from-the-caller");
-    assert!(traced.headers()["traceparent"].to_str().unwrap().starts_with("00-0af7651916cd43dd8448eb211c80319c-"));
+    assert!(
+        traced.headers()["traceparent"].to_str().unwrap().starts_with("00-0af7651916cd43dd8448eb211c80319c-")
+    );
     let metrics = world.admin().get("/metrics").await.text;
-    assert!(metrics.contains("sutler_calls_total{export=\"plan\",pair=\"tool/hostile\",outcome=\"succeeded\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("sutler_calls_total{export=\"plan\",pair=\"tool/hostile\",outcome=\"succeeded\"} 1"),
+        "{metrics}"
+    );
 }

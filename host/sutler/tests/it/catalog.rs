@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use sutler_testkit::http::SampleRequest;
 use sutler_testkit::{
-    core_module, future_version, guest, hostile, no_exports, random_bytes, truncated, unknown_import, wrong_export_type,
+    core_module, future_version, guest, hostile, no_exports, random_bytes, truncated, unknown_import,
+    wrong_export_type,
 };
 
 use crate::support::{GRANTS, Wanted, World};
@@ -69,10 +70,19 @@ async fn pairs(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn two_claimants_at_one_start_neither_serves() {
     let wasm = std::fs::read(guest("hostile")).unwrap();
-    let world = Wanted::new().bytes("first", wasm.clone()).bytes("second", wasm.clone()).plugin("namespace").config(GRANTS).start().await;
+    let world = Wanted::new()
+        .bytes("first", wasm.clone())
+        .bytes("second", wasm.clone())
+        .plugin("namespace")
+        .config(GRANTS)
+        .start()
+        .await;
     for name in ["first", "second"] {
         let reason = world.plugin(name).await["reason"].as_str().unwrap_or_default().to_owned();
-        assert!(reason.contains("first") && reason.contains("second") && reason.contains("tool/hostile"), "{reason}");
+        assert!(
+            reason.contains("first") && reason.contains("second") && reason.contains("tool/hostile"),
+            "{reason}"
+        );
     }
     assert_eq!(pairs(&world).await, ["target/kubernetes-namespace"]);
     // One of them goes; the other may have it.
@@ -92,7 +102,9 @@ async fn the_operator_decides_who_owns_a_pair() {
     let config = "\n[pairs]\n\"tool/hostile\" = \"second\"\n";
     let world = Wanted::new().bytes("first", wasm.clone()).bytes("second", wasm).config(config).start().await;
     assert_eq!(world.plugin("second").await["state"], "loaded");
-    assert!(world.plugin("first").await["reason"].as_str().unwrap().contains("[pairs] gives to plugin second"));
+    assert!(
+        world.plugin("first").await["reason"].as_str().unwrap().contains("[pairs] gives to plugin second")
+    );
 }
 
 #[tokio::test]
@@ -117,7 +129,8 @@ async fn a_broken_file_never_replaces_a_working_one() {
     world.reload().await;
     assert_eq!(world.plugin("namespace").await["reason"], Value::Null);
     assert_eq!(pairs(&world).await, ["target/kubernetes-namespace"]);
-    let gone = world.post("/plan", &SampleRequest::new("tool/hostile").create(json!({"do": "ok"})).body()).await;
+    let gone =
+        world.post("/plan", &SampleRequest::new("tool/hostile").create(json!({"do": "ok"})).body()).await;
     assert_eq!((gone.status, &gone.json["code"]), (200, &json!("pair-not-handled")));
 }
 

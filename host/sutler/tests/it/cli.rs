@@ -24,7 +24,14 @@ fn plugin_check_shows_what_a_component_is() {
     let o = sutler(&["plugin", "check", file.to_str().unwrap()]);
     let text = out(&o);
     assert!(o.status.success(), "{text}{}", err(&o));
-    for part in ["target/kubernetes-namespace", "sha256:", "sutler:kubernetes/write@0.1.0", "needs", "labels", "bytes"] {
+    for part in [
+        "target/kubernetes-namespace",
+        "sha256:",
+        "sutler:kubernetes/write@0.1.0",
+        "needs",
+        "labels",
+        "bytes",
+    ] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }
 }
@@ -55,13 +62,21 @@ fn plugin_run_is_one_call_as_the_server_does_it() {
     let file = guest("hostile");
     let run = |body: &Value, export: &str| {
         std::fs::write(&request, body.to_string()).unwrap();
-        let o = sutler(&["plugin", "run", file.to_str().unwrap(), export, "--request", request.to_str().unwrap()]);
+        let o = sutler(&[
+            "plugin",
+            "run",
+            file.to_str().unwrap(),
+            export,
+            "--request",
+            request.to_str().unwrap(),
+        ]);
         (o.status.success(), out(&o), err(&o))
     };
     let (ok, text, e) = run(&SampleRequest::new("tool/hostile").create(json!({"do": "ok"})).body(), "plan");
     let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}{e}"));
     assert!(ok && answer["outcome"] == "planned", "{answer}");
-    let (ok, text, _) = run(&SampleRequest::new("tool/hostile").create(json!({"do": "trap"})).body(), "apply");
+    let (ok, text, _) =
+        run(&SampleRequest::new("tool/hostile").create(json!({"do": "trap"})).body(), "apply");
     assert!(!ok && text.contains("plugin-fault"), "{text}");
     let (ok, text, _) = run(&json!({"requestId": "r"}), "plan");
     assert!(!ok && text.contains("invalid-request"), "{text}");
@@ -74,7 +89,8 @@ fn config_check_names_every_mistake() {
     let check = |toml: &str, env: &[(&str, &str)]| {
         std::fs::write(&file, toml).unwrap();
         let mut c = Command::new(sutler_binary());
-        let o = c.args(["config", "check", "--config"]).arg(&file).envs(env.iter().copied()).output().unwrap();
+        let o =
+            c.args(["config", "check", "--config"]).arg(&file).envs(env.iter().copied()).output().unwrap();
         (o.status.success(), format!("{}{}", out(&o), err(&o)))
     };
     let dir = format!("[catalog]\ndir = {:?}\n", folder.path());
@@ -85,7 +101,12 @@ fn config_check_names_every_mistake() {
         (format!("{dir}[server]\nlisten = \"0.0.0.0:80\"\n"), "token"),
         (format!("{dir}[pairs]\n\"nonsense\" = \"x\"\n"), "KIND/TYPE"),
         ("[catalog]\ndir = \"/no/such/folder\"\n".into(), "/no/such/folder"),
-        (format!("{dir}[[plugins.x.grants.kubernetes]]\nverbs=[\"get\"]\nkinds=[\"Pod\"]\nnamespaces=[\"{{tenant}}-{{environment}}\"]\n"), "{hash}"),
+        (
+            format!(
+                "{dir}[[plugins.x.grants.kubernetes]]\nverbs=[\"get\"]\nkinds=[\"Pod\"]\nnamespaces=[\"{{tenant}}-{{environment}}\"]\n"
+            ),
+            "{hash}",
+        ),
     ] {
         let (ok, text) = check(&toml, &[]);
         assert!(!ok && text.contains(words), "{toml}: {text}");

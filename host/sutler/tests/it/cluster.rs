@@ -9,7 +9,8 @@ use crate::support::{GRANTS, Wanted};
 #[tokio::test]
 async fn a_cluster_that_fails_is_a_failure_with_its_reason() {
     let world = Wanted::new().plugin("namespace").config(GRANTS).start().await;
-    let body = SampleRequest::new("target/kubernetes-namespace").create(json!({"labels": {"team": "a"}})).body();
+    let body =
+        SampleRequest::new("target/kubernetes-namespace").create(json!({"labels": {"team": "a"}})).body();
     for (fault, code, retryable) in [
         (Fault::Forbidden, "forbidden", false),
         (Fault::Status(500), "unavailable", true),
@@ -20,7 +21,11 @@ async fn a_cluster_that_fails_is_a_failure_with_its_reason() {
         world.cluster.fail_next_matching("namespaces", fault);
         let answer = world.post("/plan", &body).await.json;
         assert_eq!(answer["outcome"], "failed", "{what}: {answer}");
-        assert_eq!((answer["code"].as_str(), &answer["retryable"]), (Some(code), &json!(retryable)), "{what}: {answer}");
+        assert_eq!(
+            (answer["code"].as_str(), &answer["retryable"]),
+            (Some(code), &json!(retryable)),
+            "{what}: {answer}"
+        );
     }
     let applied = world.post("/apply", &body).await.json;
     assert_eq!(applied["outcome"], "succeeded", "{applied}");
@@ -34,7 +39,11 @@ async fn a_cluster_that_is_away_is_no_fault_of_the_plugin() {
     drop(world.cluster);
     let api = sutler_testkit::http::Caller::new(&world.host.url);
     let answer = api.post("/plan", &body).await.json;
-    assert_eq!((answer["outcome"].as_str(), &answer["retryable"]), (Some("failed"), &json!(true)), "{answer}");
+    assert_eq!(
+        (answer["outcome"].as_str(), &answer["retryable"]),
+        (Some("failed"), &json!(true)),
+        "{answer}"
+    );
     assert_eq!(api.get("/healthz").await.status, 200);
 }
 
@@ -42,9 +51,15 @@ async fn a_cluster_that_is_away_is_no_fault_of_the_plugin() {
 async fn what_somebody_else_made_is_left_alone() {
     let world = Wanted::new().plugin("namespace").config(GRANTS).start().await;
     world.cluster.seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "theirs", "labels": {"team": "b"}}}));
-    let body = SampleRequest::new("target/kubernetes-namespace").create(json!({"name": "theirs", "labels": {"team": "a"}})).body();
+    let body = SampleRequest::new("target/kubernetes-namespace")
+        .create(json!({"name": "theirs", "labels": {"team": "a"}}))
+        .body();
     let answer = world.post("/apply", &body).await.json;
-    assert_eq!((answer["outcome"].as_str(), answer["code"].as_str()), (Some("failed"), Some("not-granted")), "{answer}");
+    assert_eq!(
+        (answer["outcome"].as_str(), answer["code"].as_str()),
+        (Some("failed"), Some("not-granted")),
+        "{answer}"
+    );
     let now = world.cluster.objects().into_iter().find(|o| o["metadata"]["name"] == "theirs").unwrap();
     assert_eq!(now["metadata"]["labels"], json!({"team": "b"}));
 }

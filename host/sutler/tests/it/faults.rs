@@ -76,7 +76,9 @@ async fn ask(world: &World, export: &str, settings: &Value) -> Value {
 }
 
 fn came_to(answer: &Value) -> &str {
-    if answer["outcome"] == "failed" { &answer["code"] } else { &answer["outcome"] }.as_str().unwrap_or("nothing")
+    if answer["outcome"] == "failed" { &answer["code"] } else { &answer["outcome"] }
+        .as_str()
+        .unwrap_or("nothing")
 }
 
 /// Plans of another plugin, one after the other, until told to stop; answers how many, and the worst.
@@ -85,7 +87,9 @@ fn beside(url: &str, stop: Arc<AtomicBool>) -> tokio::task::JoinHandle<(u32, Vec
     tokio::spawn(async move {
         let (mut done, mut wrong) = (0, vec![]);
         while !stop.load(Ordering::Relaxed) {
-            let body = SampleRequest::new("target/kubernetes-namespace").create(json!({"labels": {"a": "b"}})).body();
+            let body = SampleRequest::new("target/kubernetes-namespace")
+                .create(json!({"labels": {"a": "b"}}))
+                .body();
             let answered = api.post("/plan", &body).await;
             done += 1;
             if answered.json["outcome"] != "planned" {
@@ -125,7 +129,10 @@ async fn every_harm_has_its_answer_and_touches_nobody_else() {
             if matches!(*expected, "plugin-fault" | "plugin-broke-contract") {
                 let id = answer["faultId"].as_str().unwrap_or_else(|| panic!("no fault id: {answer}"));
                 let reason = answer["reason"].as_str().unwrap();
-                assert!(reason.contains("hostile") && reason.contains(export) && reason.contains(id), "{answer}");
+                assert!(
+                    reason.contains("hostile") && reason.contains(export) && reason.contains(id),
+                    "{answer}"
+                );
             }
         }
         if round == 0 {
@@ -172,9 +179,15 @@ async fn what_is_not_granted_is_named() {
     let world = world().await;
     let plan = ask(&world, "plan", &json!({"do": "other-tenant-namespace", "namespace": "t-other"})).await;
     let warning = plan["changes"][0]["warnings"][0].as_str().unwrap_or_default();
-    assert!(warning.starts_with("not-granted: get ConfigMap") && warning.contains("[plugins.hostile.grants]"), "{plan}");
+    assert!(
+        warning.starts_with("not-granted: get ConfigMap") && warning.contains("[plugins.hostile.grants]"),
+        "{plan}"
+    );
     let apply = ask(&world, "apply", &json!({"do": "other-tenant-namespace", "namespace": "t-other"})).await;
-    assert!(apply["resources"][0]["outputs"]["answer"].as_str().unwrap_or_default().starts_with("not-granted"), "{apply}");
+    assert!(
+        apply["resources"][0]["outputs"]["answer"].as_str().unwrap_or_default().starts_with("not-granted"),
+        "{apply}"
+    );
     assert!(world.cluster.requests().iter().all(|r| !r.path.contains("t-other")), "the cluster was asked");
 }
 
@@ -215,7 +228,8 @@ async fn secrets_reach_the_plugin_and_nothing_else() {
     let answer = ask(&world, "apply", &json!({"do": "leak-secret", "in": ["apply"]})).await;
     assert_eq!(answer["resources"][0]["outputs"]["answer"], "hunter2-of-the-test");
     let planned = ask(&world, "plan", &json!({"do": "ok", "secret": "in-a-setting"})).await;
-    let field = planned["changes"][0]["fields"].as_array().unwrap().iter().find(|f| f["path"] == "/secret").unwrap();
+    let field =
+        planned["changes"][0]["fields"].as_array().unwrap().iter().find(|f| f["path"] == "/secret").unwrap();
     assert_eq!((&field["sensitive"], &field["after"]), (&json!(true), &Value::Null));
     let log = world.host.log_lines().join("\n");
     assert!(log.contains("[redacted]"), "the plugin's log line is there");

@@ -117,7 +117,8 @@ async fn follow(world: &World) {
     assert_eq!(answer.status(), 200);
     let (mut body, mut text) = (answer.bytes_stream(), String::new());
     while text.lines().count() < 5 {
-        let piece = tokio::time::timeout(Duration::from_secs(20), body.next()).await.expect("a line within 20 s");
+        let piece =
+            tokio::time::timeout(Duration::from_secs(20), body.next()).await.expect("a line within 20 s");
         text.push_str(&String::from_utf8_lossy(&piece.unwrap().unwrap()));
     }
     for line in text.lines().take(5) {
@@ -142,7 +143,8 @@ async fn what_a_person_changed_is_drift_by_field() {
     let world = world().await;
     let applied = ok(&world, "/apply", &request().create(settings()).body()).await;
     let outputs = applied["resources"][0]["outputs"].clone();
-    let mut set = world.cluster.objects().into_iter().find(|o| o["kind"] == "StatefulSet").expect("a StatefulSet");
+    let mut set =
+        world.cluster.objects().into_iter().find(|o| o["kind"] == "StatefulSet").expect("a StatefulSet");
     set["spec"]["replicas"] = json!(5);
     world.cluster.seed(set);
     let seen = ok(&world, "/inspect", &request().expect("main", settings(), outputs).body()).await;
@@ -162,6 +164,7 @@ async fn two_tenants_with_equal_applications_never_meet() {
     }
     let delete = request().application("tenant", "acme").delete(settings()).body();
     ok(&world, "/apply", &delete).await;
-    let left = world.cluster.objects().into_iter().filter(|o| o["metadata"]["namespace"] == "ksml-globex").count();
+    let left =
+        world.cluster.objects().into_iter().filter(|o| o["metadata"]["namespace"] == "ksml-globex").count();
     assert!(left > 3, "globex keeps its {left} objects");
 }

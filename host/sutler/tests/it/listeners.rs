@@ -34,9 +34,15 @@ async fn tokens_decide() {
     assert_eq!(as_caller("wrong").post("/plan", &body).await.status, 401);
     assert_eq!(as_caller("operator-token").post("/plan", &body).await.status, 401);
     assert_eq!(as_caller("caller-token").post("/plan", &body).await.status, 200);
-    let other = SampleRequest::new("tool/hostile").application("tenant", "globex").create(json!({"do": "ok"})).body();
+    let other =
+        SampleRequest::new("tool/hostile").application("tenant", "globex").create(json!({"do": "ok"})).body();
     let refused = as_caller("caller-token").post("/plan", &other).await;
-    assert_eq!((refused.status, &refused.json["error"]["path"]), (403, &json!("/application/tenant")), "{}", refused.text);
+    assert_eq!(
+        (refused.status, &refused.json["error"]["path"]),
+        (403, &json!("/application/tenant")),
+        "{}",
+        refused.text
+    );
     let admin = world.admin();
     assert_eq!(admin.get("/plugins").await.status, 401);
     assert_eq!(admin.clone().with_token("caller-token").get("/plugins").await.status, 401);
@@ -85,8 +91,12 @@ async fn a_stopping_host_finishes_what_runs() {
     let mut world = Wanted::new().plugin("hostile").config(GRANTS).start().await;
     let api = Caller::new(&world.host.url);
     // Two waits of the guest's step at 250 ms, then the limit of 2 s: long enough to be stopped in the middle.
-    let body = SampleRequest::new("tool/hostile").create(json!({"do": "sleep-in-host", "in": ["apply"], "namespace": "t-acme"})).body();
-    world.cluster.fail_next_matching("configmaps", sutler_testkit::cluster::Fault::Delay(Duration::from_millis(1500)));
+    let body = SampleRequest::new("tool/hostile")
+        .create(json!({"do": "sleep-in-host", "in": ["apply"], "namespace": "t-acme"}))
+        .body();
+    world
+        .cluster
+        .fail_next_matching("configmaps", sutler_testkit::cluster::Fault::Delay(Duration::from_millis(1500)));
     let running = tokio::spawn(async move { api.post("/apply", &body).await });
     tokio::time::sleep(Duration::from_millis(700)).await;
     let ended = world.host.stop().await;

@@ -37,7 +37,10 @@ async fn start(world: RealWorld, tls: bool) -> Real {
         secured.push_chart(&chart(), "charts/ksml").await.unwrap();
         let password = folder.path().join("password");
         std::fs::write(&password, &world.registry_password).unwrap();
-        let table = format!("ca = {:?}\nusername = {:?}\npassword-file = {password:?}\n", world.registry_ca, world.registry_user);
+        let table = format!(
+            "ca = {:?}\nusername = {:?}\npassword-file = {password:?}\n",
+            world.registry_ca, world.registry_user
+        );
         (world.registry_tls.clone(), table)
     } else {
         plain.push_chart(&chart(), "charts/ksml").await.unwrap();
@@ -69,7 +72,13 @@ impl Real {
     async fn ok(&self, path: &str, body: &Value) -> Value {
         let answered = Caller::new(&self.host.url).post(path, body).await;
         assert_eq!(answered.status, 200, "{}", answered.text);
-        assert_ne!(answered.json["outcome"], "failed", "{path}: {}\n{}", answered.text, self.host.log_lines().join("\n"));
+        assert_ne!(
+            answered.json["outcome"],
+            "failed",
+            "{path}: {}\n{}",
+            answered.text,
+            self.host.log_lines().join("\n")
+        );
         answered.json
     }
 
@@ -93,8 +102,14 @@ impl Real {
     fn versions(&self, selector: &str) -> String {
         let kinds = "namespaces,secrets,configmaps,serviceaccounts,services,statefulsets,deployments,jobs,networkpolicies";
         self.kubectl(&[
-            "get", kinds, "-A", "-l", selector, "-o",
-            "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name,V:.metadata.resourceVersion", "--no-headers",
+            "get",
+            kinds,
+            "-A",
+            "-l",
+            selector,
+            "-o",
+            "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name,V:.metadata.resourceVersion",
+            "--no-headers",
         ])
     }
 }
@@ -131,12 +146,19 @@ async fn real_life_of_an_application() {
 
     let inspect = of().expect("main", small(), outputs.clone()).body();
     let seen = r.ok("/inspect", &inspect).await;
-    assert_eq!((&seen["resources"][0]["presence"], &seen["resources"][0]["drift"]), (&json!("present"), &json!([])), "{seen}");
+    assert_eq!(
+        (&seen["resources"][0]["presence"], &seen["resources"][0]["drift"]),
+        (&json!("present"), &json!([])),
+        "{seen}"
+    );
 
     follow(&r, tenant).await;
 
     let again = r.ok("/apply", &create).await;
-    assert_eq!(again["resources"][0]["outputs"]["revision"], 1, "nothing changed, so no new revision: {again}");
+    assert_eq!(
+        again["resources"][0]["outputs"]["revision"], 1,
+        "nothing changed, so no new revision: {again}"
+    );
 
     r.kubectl(&["scale", "statefulset", "-n", namespace, &release, "--replicas=2"]);
     let seen = r.ok("/inspect", &inspect).await;
@@ -184,7 +206,8 @@ async fn follow(r: &Real, tenant: &str) {
     let first = Instant::now();
     let mut arrived = Vec::new();
     while arrived.len() < 12 && first.elapsed() < Duration::from_secs(60) {
-        let piece = tokio::time::timeout(Duration::from_secs(30), body.next()).await.expect("a line within 30 s");
+        let piece =
+            tokio::time::timeout(Duration::from_secs(30), body.next()).await.expect("a line within 30 s");
         text.push_str(&String::from_utf8_lossy(&piece.unwrap().unwrap()));
         arrived.resize(text.matches('\n').count(), first.elapsed());
     }
@@ -194,24 +217,43 @@ async fn follow(r: &Real, tenant: &str) {
     let numbers: Vec<u64> = text
         .lines()
         .filter_map(|l| serde_json::from_str::<Value>(l).ok())
-        .filter_map(|l| l["line"].as_str().and_then(|t| t.split(|c: char| !c.is_ascii_digit()).find_map(|n| n.parse().ok())))
+        .filter_map(|l| {
+            l["line"]
+                .as_str()
+                .and_then(|t| t.split(|c: char| !c.is_ascii_digit()).find_map(|n| n.parse().ok()))
+        })
         .collect();
     assert!(numbers.windows(2).all(|w| w[0] <= w[1]), "in order: {numbers:?}");
 }
 
 fn helm_works_on_it(r: &Real, namespace: &str, release: &str) {
     let list: Value = serde_json::from_str(&r.helm(&["list", "-n", namespace, "-o", "json"])).unwrap();
-    assert_eq!((&list[0]["name"], &list[0]["status"], &list[0]["revision"]), (&json!(release), &json!("deployed"), &json!("2")), "{list}");
-    let status: Value = serde_json::from_str(&r.helm(&["status", release, "-n", namespace, "-o", "json"])).unwrap();
+    assert_eq!(
+        (&list[0]["name"], &list[0]["status"], &list[0]["revision"]),
+        (&json!(release), &json!("deployed"), &json!("2")),
+        "{list}"
+    );
+    let status: Value =
+        serde_json::from_str(&r.helm(&["status", release, "-n", namespace, "-o", "json"])).unwrap();
     assert_eq!(status["info"]["status"], "deployed", "{status}");
     let values = r.helm(&["get", "values", release, "-n", namespace, "-o", "json"]);
     assert!(values.contains("kafka:9092") && !values.contains("kafka-password-of-the-test"), "{values}");
     assert!(r.helm(&["get", "manifest", release, "-n", namespace]).contains("kind: StatefulSet"));
-    let history: Value = serde_json::from_str(&r.helm(&["history", release, "-n", namespace, "-o", "json"])).unwrap();
+    let history: Value =
+        serde_json::from_str(&r.helm(&["history", release, "-n", namespace, "-o", "json"])).unwrap();
     let states: Vec<&str> = history.as_array().unwrap().iter().filter_map(|h| h["status"].as_str()).collect();
     assert_eq!(states, ["superseded", "deployed"], "{history}");
     let chart = chart();
-    let upgraded = r.helm(&["upgrade", release, chart.to_str().unwrap(), "-n", namespace, "--reuse-values", "--set", "replicaCount=2"]);
+    let upgraded = r.helm(&[
+        "upgrade",
+        release,
+        chart.to_str().unwrap(),
+        "-n",
+        namespace,
+        "--reuse-values",
+        "--set",
+        "replicaCount=2",
+    ]);
     assert!(upgraded.contains("REVISION: 3"), "{upgraded}");
 }
 
@@ -219,11 +261,14 @@ fn helm_works_on_it(r: &Real, namespace: &str, release: &str) {
 async fn gone(r: &Real, namespace: &str) {
     let until = Instant::now() + Duration::from_secs(90);
     loop {
-        let kinds = "pods,secrets,configmaps,services,statefulsets,deployments,jobs,networkpolicies,serviceaccounts";
+        let kinds =
+            "pods,secrets,configmaps,services,statefulsets,deployments,jobs,networkpolicies,serviceaccounts";
         let left = r.kubectl(&["get", kinds, "-n", namespace, "-o", "name"]);
         // What every namespace has by itself.
-        let left: Vec<&str> =
-            left.lines().filter(|l| *l != "configmap/kube-root-ca.crt" && *l != "serviceaccount/default").collect();
+        let left: Vec<&str> = left
+            .lines()
+            .filter(|l| *l != "configmap/kube-root-ca.crt" && *l != "serviceaccount/default")
+            .collect();
         if left.is_empty() || left == ["No resources found"] {
             return;
         }
@@ -247,17 +292,27 @@ async fn real_registry_with_tls_and_password() {
 async fn real_namespace_by_server_side_apply() {
     let Some(world) = real() else { return };
     let r = start(world, false).await;
-    let of = || sutler_testkit::http::SampleRequest::new("target/kubernetes-namespace").application("id", "real-ns");
+    let of = || {
+        sutler_testkit::http::SampleRequest::new("target/kubernetes-namespace").application("id", "real-ns")
+    };
     let settings = json!({"name": "real-ns-one", "labels": {"team": "a"}});
     let applied = r.ok("/apply", &of().create(settings.clone()).body()).await;
     let outputs = applied["resources"][0]["outputs"].clone();
-    let live: Value = serde_json::from_str(&r.kubectl(&["get", "namespace", "real-ns-one", "-o", "json"])).unwrap();
-    assert_eq!((&live["metadata"]["uid"], &live["metadata"]["labels"]["team"]), (&outputs["uid"], &json!("a")));
+    let live: Value =
+        serde_json::from_str(&r.kubectl(&["get", "namespace", "real-ns-one", "-o", "json"])).unwrap();
+    assert_eq!(
+        (&live["metadata"]["uid"], &live["metadata"]["labels"]["team"]),
+        (&outputs["uid"], &json!("a"))
+    );
     assert!(live["metadata"]["labels"]["sutler.dev/owner"].is_string());
     r.kubectl(&["label", "namespace", "real-ns-one", "team=b", "--overwrite"]);
     let seen = r.ok("/inspect", &of().expect("main", settings.clone(), outputs).body()).await;
     let drift = &seen["resources"][0]["drift"][0];
-    assert_eq!((&drift["path"], &drift["expected"], &drift["actual"]), (&json!("/labels/team"), &json!("a"), &json!("b")), "{seen}");
+    assert_eq!(
+        (&drift["path"], &drift["expected"], &drift["actual"]),
+        (&json!("/labels/team"), &json!("a"), &json!("b")),
+        "{seen}"
+    );
     r.ok("/apply", &of().delete(settings).body()).await;
     let until = Instant::now() + Duration::from_secs(60);
     while r.tool(&r.world.kubectl, &["get", "namespace", "real-ns-one"]).0 {

@@ -45,7 +45,10 @@ async fn a_password_that_is_wrong_is_said_and_never_shown() {
     let reason = answer["reason"].as_str().unwrap();
     assert_eq!(answer["outcome"], "failed");
     assert!(reason.contains("401") || reason.contains("refuse"), "{reason}");
-    assert!(!answer.to_string().contains("wrong-password") && !world.host.log_lines().join("\n").contains("wrong-password"));
+    assert!(
+        !answer.to_string().contains("wrong-password")
+            && !world.host.log_lines().join("\n").contains("wrong-password")
+    );
     let right = table.replace("wrong", "right");
     let world = Wanted::new().plugin("ksml").config(KSML).registry(options, &right).start().await;
     world.registry.push_chart(&chart(), "charts/ksml").unwrap();
@@ -55,7 +58,9 @@ async fn a_password_that_is_wrong_is_said_and_never_shown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn archives_that_attack_are_refused() {
     let world = Wanted::new().plugin("ksml").config(KSML).start().await;
-    for (what, file, size) in [("traversal", "ksml/../../../etc/passwd", 10_usize), ("bomb", "ksml/templates/zeros", 200 << 20)] {
+    for (what, file, size) in
+        [("traversal", "ksml/../../../etc/passwd", 10_usize), ("bomb", "ksml/templates/zeros", 200 << 20)]
+    {
         world.registry.push_archive(archive(file, size), "charts/ksml").unwrap();
         let answer = plan(&world).await;
         assert_eq!(answer["outcome"], "failed", "{what}: {answer}");

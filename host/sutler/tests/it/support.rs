@@ -100,7 +100,9 @@ impl Wanted {
         let table = self.registry_table.unwrap_or_else(|| "plain-http = true".into());
         let table = table.replace("FOLDER", &folder.path().display().to_string());
         let _ = write!(config, "[registries.\"{}\"]\n{table}\n\n{}", registry.host(), self.config);
-        let config = config.replace("REGISTRY", &registry.host()).replace("FOLDER", &folder.path().display().to_string());
+        let config = config
+            .replace("REGISTRY", &registry.host())
+            .replace("FOLDER", &folder.path().display().to_string());
         let host = SutlerProcess::start_unready(&config, &[]).await;
         if self.ready {
             host.wait_ready().await;

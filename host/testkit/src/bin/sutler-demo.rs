@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
+use sutler_testkit::SutlerProcess;
 use sutler_testkit::cluster::Emulator;
 use sutler_testkit::http::client;
 use sutler_testkit::registry::{Registry, Target};
-use sutler_testkit::SutlerProcess;
 
 #[derive(Parser)]
 struct Args {
@@ -54,18 +54,25 @@ async fn main() -> Result<()> {
     }
     let config = config(&world, &plugins);
     say("sutler.toml", &config);
-    println!("\nStarting sutler. Helm's engine is compiled the first time (about half a minute), then cached.");
+    println!(
+        "\nStarting sutler. Helm's engine is compiled the first time (about half a minute), then cached."
+    );
     let mut host = SutlerProcess::start(&config, &[]).await;
     println!("sutler listens on {}", host.url);
     let result = life(&host.url, args.cluster.is_some()).await;
     if args.keep && result.is_ok() {
-        println!("\nStill running (--keep). Try:\n  curl -s {}/handles | head -c 600\nCtrl-C ends it.", host.url);
+        println!(
+            "\nStill running (--keep). Try:\n  curl -s {}/handles | head -c 600\nCtrl-C ends it.",
+            host.url
+        );
         tokio::signal::ctrl_c().await?;
     }
     let ended = host.stop().await;
     result?;
     ensure!(ended.success(), "sutler ended with {ended}");
-    println!("\nDone: planned, applied, inspected, read its logs, deleted. Next: README.md, \"One's own plugin\".");
+    println!(
+        "\nDone: planned, applied, inspected, read its logs, deleted. Next: README.md, \"One's own plugin\"."
+    );
     Ok(())
 }
 

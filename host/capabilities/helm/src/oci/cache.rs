@@ -36,7 +36,10 @@ impl Disk {
                 return None;
             }
             // The time of the last use decides what goes first; losing it costs a download.
-            let _ = std::fs::File::options().write(true).open(&path).and_then(|f| f.set_modified(std::time::SystemTime::now()));
+            let _ = std::fs::File::options()
+                .write(true)
+                .open(&path)
+                .and_then(|f| f.set_modified(std::time::SystemTime::now()));
             Some(Bytes::from(bytes))
         })
         .await

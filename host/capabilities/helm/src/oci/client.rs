@@ -90,7 +90,9 @@ fn reason(e: &reqwest::Error) -> String {
 }
 
 fn same_origin(a: &Url, b: &Url) -> bool {
-    a.scheme() == b.scheme() && a.host_str() == b.host_str() && a.port_or_known_default() == b.port_or_known_default()
+    a.scheme() == b.scheme()
+        && a.host_str() == b.host_str()
+        && a.port_or_known_default() == b.port_or_known_default()
 }
 
 fn link_local(url: &Url) -> bool {
@@ -117,7 +119,11 @@ impl Remote {
 
     pub(super) fn url(&self, path: &str) -> Result<Url, RegistryError> {
         let url = self.base.join(path).map_err(|e| self.answer(e.to_string()))?;
-        if same_origin(&url, &self.base) { Ok(url) } else { Err(self.answer("it names another host for its list of tags")) }
+        if same_origin(&url, &self.base) {
+            Ok(url)
+        } else {
+            Err(self.answer("it names another host for its list of tags"))
+        }
     }
 
     /// Sends a request for `repository`, answering one challenge. The answer may have any status but 401 and 403.
@@ -156,12 +162,18 @@ impl Remote {
         let (login, advice) = match &self.login {
             Login::Anonymous => (
                 "a request without credentials".to_owned(),
-                format!("set username and password under [registries.\"{}\"] in sutler.toml, or check the chart's name", self.name),
+                format!(
+                    "set username and password under [registries.\"{}\"] in sutler.toml, or check the chart's name",
+                    self.name
+                ),
             ),
-            Login::Basic { username, .. } => {
-                (format!("the credentials of user {username}"), "check the password and what the user may pull".to_owned())
+            Login::Basic { username, .. } => (
+                format!("the credentials of user {username}"),
+                "check the password and what the user may pull".to_owned(),
+            ),
+            Login::Token(_) => {
+                ("the configured token".to_owned(), "check that it is valid and may pull".to_owned())
             }
-            Login::Token(_) => ("the configured token".to_owned(), "check that it is valid and may pull".to_owned()),
         };
         RegistryError::Refused { registry: self.name.clone(), login, status: status.as_u16(), advice }
     }
@@ -175,7 +187,8 @@ impl Remote {
             Challenge::Basic => None,
         });
         if let Some((realm, service, scope)) = bearer {
-            let (token, lives) = self.token(realm, service.as_deref(), scope.as_deref(), repository, clock).await?;
+            let (token, lives) =
+                self.token(realm, service.as_deref(), scope.as_deref(), repository, clock).await?;
             self.tickets.put(repository, Ticket::Bearer(token), lives);
             return Ok(true);
         }
@@ -194,9 +207,14 @@ impl Remote {
         repository: &str,
         clock: Clock,
     ) -> Result<(sutler_model::Secret, Duration), RegistryError> {
-        let mut url = Url::parse(realm).map_err(|_| self.answer("its challenge names no address for tokens"))?;
-        if !(url.scheme() == "https" || (url.scheme() == "http" && self.base.scheme() == "http")) || link_local(&url) {
-            return Err(self.answer("its challenge sends the password over an unsafe connection; it was not sent"));
+        let mut url =
+            Url::parse(realm).map_err(|_| self.answer("its challenge names no address for tokens"))?;
+        if !(url.scheme() == "https" || (url.scheme() == "http" && self.base.scheme() == "http"))
+            || link_local(&url)
+        {
+            return Err(
+                self.answer("its challenge sends the password over an unsafe connection; it was not sent")
+            );
         }
         let default_scope = format!("repository:{repository}:pull");
         {
@@ -214,7 +232,13 @@ impl Remote {
         match response.status() {
             StatusCode::OK => {}
             s if s == StatusCode::UNAUTHORIZED || s == StatusCode::FORBIDDEN => return Err(self.refused(s)),
-            s => return Err(RegistryError::Status { registry: self.name.clone(), status: s.as_u16(), what: "a token".into() }),
+            s => {
+                return Err(RegistryError::Status {
+                    registry: self.name.clone(),
+                    status: s.as_u16(),
+                    what: "a token".into(),
+                });
+            }
         }
         let body = self.body(response, TOKEN_LIMIT, "a token", "its token endpoint", clock).await?;
         serde_json::from_slice::<TokenAnswer>(&body)
@@ -253,14 +277,17 @@ impl Remote {
     ) -> Result<Response, RegistryError> {
         for _ in 0..=REDIRECTS {
             let mut request = self.http.request(method.clone(), url.clone()).header(ACCEPT, accept);
-            if same_origin(&url, &self.base) && let Some(value) = self.signature(ticket) {
+            if same_origin(&url, &self.base)
+                && let Some(value) = self.signature(ticket)
+            {
                 request = request.header(AUTHORIZATION, value);
             }
             let response = clock.run(&self.name, request.send()).await?.map_err(|e| self.unreachable(&e))?;
             if !response.status().is_redirection() {
                 return Ok(response);
             }
-            let to = response.headers().get(LOCATION).and_then(|l| l.to_str().ok()).and_then(|l| url.join(l).ok());
+            let to =
+                response.headers().get(LOCATION).and_then(|l| l.to_str().ok()).and_then(|l| url.join(l).ok());
             let Some(to) = to else { return Err(self.answer("it redirects without an address")) };
             let stop = |why: &str| RegistryError::Redirect {
                 registry: self.name.clone(),
@@ -292,7 +319,9 @@ impl Remote {
             return Err(too_large());
         }
         let mut out = BytesMut::new();
-        while let Some(chunk) = clock.run(&self.name, response.chunk()).await?.map_err(|e| self.unreachable(&e))? {
+        while let Some(chunk) =
+            clock.run(&self.name, response.chunk()).await?.map_err(|e| self.unreachable(&e))?
+        {
             if (out.len() + chunk.len()) as u64 > limit {
                 return Err(too_large());
             }

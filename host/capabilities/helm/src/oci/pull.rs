@@ -23,7 +23,8 @@ use crate::config::{ConfigError, HelmConfig, RegistryConfig};
 const CONFIG_TYPE: &str = "application/vnd.cncf.helm.config.v1+json";
 const CONTENT_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 const LEGACY_CONTENT_TYPE: &str = "application/tar+gzip";
-const MANIFEST_TYPES: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
+const MANIFEST_TYPES: &str =
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
 const MANIFEST_LIMIT: u64 = 4 << 20;
 /// Pages and tags of one list that are read before it is refused.
 const PAGES: usize = 100;
@@ -67,8 +68,12 @@ struct TagList {
 }
 
 impl Charts {
-    pub(crate) fn new(config: &HelmConfig, registries: &BTreeMap<String, RegistryConfig>) -> Result<Self, ConfigError> {
-        let folder = config.cache_folder.clone().unwrap_or_else(|| std::env::temp_dir().join("sutler-charts"));
+    pub(crate) fn new(
+        config: &HelmConfig,
+        registries: &BTreeMap<String, RegistryConfig>,
+    ) -> Result<Self, ConfigError> {
+        let folder =
+            config.cache_folder.clone().unwrap_or_else(|| std::env::temp_dir().join("sutler-charts"));
         let resolve = Duration::from_secs(config.resolve_seconds);
         let parsed = Cache::builder()
             .max_capacity(config.memory_cache_mib << 20)
@@ -78,8 +83,14 @@ impl Charts {
             registries: Registries::new(registries, Duration::from_secs(config.timeout_seconds))?,
             disk: Disk::open(folder, config.cache_mib << 20)?,
             parsed,
-            tags: Cache::builder().max_capacity(if resolve.is_zero() { 0 } else { 256 }).time_to_live(resolve).build(),
-            digests: Cache::builder().max_capacity(if resolve.is_zero() { 0 } else { 4096 }).time_to_live(resolve).build(),
+            tags: Cache::builder()
+                .max_capacity(if resolve.is_zero() { 0 } else { 256 })
+                .time_to_live(resolve)
+                .build(),
+            digests: Cache::builder()
+                .max_capacity(if resolve.is_zero() { 0 } else { 4096 })
+                .time_to_live(resolve)
+                .build(),
             max_chart: config.max_chart_mib << 20,
         })
     }
@@ -120,7 +131,12 @@ impl Charts {
         }
     }
 
-    async fn resolve(&self, url: &ChartUrl, version: Option<&str>, clock: Clock) -> Result<Digest, RegistryError> {
+    async fn resolve(
+        &self,
+        url: &ChartUrl,
+        version: Option<&str>,
+        clock: Clock,
+    ) -> Result<Digest, RegistryError> {
         let tag = self.tag(url, version, clock).await?;
         let key = (url.clone(), tag);
         if let Some(digest) = self.digests.get(&key).await {
@@ -132,7 +148,12 @@ impl Charts {
         Ok(digest)
     }
 
-    async fn tag(&self, url: &ChartUrl, version: Option<&str>, clock: Clock) -> Result<String, RegistryError> {
+    async fn tag(
+        &self,
+        url: &ChartUrl,
+        version: Option<&str>,
+        clock: Clock,
+    ) -> Result<String, RegistryError> {
         let text = version.map(str::trim).filter(|v| !v.is_empty());
         let range = match text {
             None => Range::any(),
@@ -155,7 +176,13 @@ impl Charts {
     }
 
     /// Asks for the digest alone; a registry that does not tell it sends the manifest.
-    async fn digest_of(&self, remote: &Remote, url: &ChartUrl, tag: &str, clock: Clock) -> Result<Digest, RegistryError> {
+    async fn digest_of(
+        &self,
+        remote: &Remote,
+        url: &ChartUrl,
+        tag: &str,
+        clock: Clock,
+    ) -> Result<Digest, RegistryError> {
         let at = remote.url(&format!("{}/manifests/{tag}", url.repository()))?;
         let head = remote.send(Method::HEAD, url.repository(), at.clone(), MANIFEST_TYPES, clock).await?;
         let told = head.headers().get("docker-content-digest").and_then(|d| d.to_str().ok()?.parse().ok());
@@ -171,11 +198,19 @@ impl Charts {
         }
     }
 
-    async fn manifest(&self, remote: &Remote, url: &ChartUrl, tag: &str, clock: Clock) -> Result<Bytes, RegistryError> {
+    async fn manifest(
+        &self,
+        remote: &Remote,
+        url: &ChartUrl,
+        tag: &str,
+        clock: Clock,
+    ) -> Result<Bytes, RegistryError> {
         let at = remote.url(&format!("{}/manifests/{tag}", url.repository()))?;
         let response = remote.send(Method::GET, url.repository(), at, MANIFEST_TYPES, clock).await?;
         match response.status() {
-            StatusCode::OK => remote.body(response, MANIFEST_LIMIT, "the manifest", &url.to_string(), clock).await,
+            StatusCode::OK => {
+                remote.body(response, MANIFEST_LIMIT, "the manifest", &url.to_string(), clock).await
+            }
             StatusCode::NOT_FOUND => Err(no_version(url, tag)),
             s => Err(remote.status(s, format!("the manifest of {url}"))),
         }
@@ -193,7 +228,8 @@ impl Charts {
             }
         };
         let content = content_of(url, &manifest)?;
-        let blob_digest: Digest = content.digest.parse().map_err(|_| not_a_chart(url, "its content has no sha256 digest"))?;
+        let blob_digest: Digest =
+            content.digest.parse().map_err(|_| not_a_chart(url, "its content has no sha256 digest"))?;
         let archive = match self.disk.get(url, blob_digest).await {
             Some(bytes) => bytes,
             None => {
@@ -230,7 +266,12 @@ impl Charts {
         }
         let bytes = remote.body(response, self.max_chart, "the content", &chart, clock).await?;
         verify(url, "the content", digest, &bytes)?;
-        tracing::info!(event = "helm.pulled", chart, bytes = bytes.len(), millis = started.elapsed().as_millis() as u64);
+        tracing::info!(
+            event = "helm.pulled",
+            chart,
+            bytes = bytes.len(),
+            millis = started.elapsed().as_millis() as u64
+        );
         Ok(bytes)
     }
 }
@@ -258,8 +299,8 @@ fn verify(url: &ChartUrl, what: &'static str, expected: Digest, bytes: &[u8]) ->
 
 /// The one layer with the chart; a provenance layer beside it is passed over.
 fn content_of(url: &ChartUrl, manifest: &[u8]) -> Result<Descriptor, RegistryError> {
-    let manifest: Manifest =
-        serde_json::from_slice(manifest).map_err(|_| not_a_chart(url, "its manifest is not an OCI image manifest"))?;
+    let manifest: Manifest = serde_json::from_slice(manifest)
+        .map_err(|_| not_a_chart(url, "its manifest is not an OCI image manifest"))?;
     if manifest.config.media_type != CONFIG_TYPE {
         let found: String = manifest.config.media_type.chars().take(100).collect();
         return Err(not_a_chart(url, &format!("it is an artifact of type {found}, not {CONFIG_TYPE}")));
@@ -278,7 +319,8 @@ async fn list_tags(remote: &Remote, url: &ChartUrl, clock: Clock) -> Result<Vec<
     let mut out = Vec::new();
     for _ in 0..PAGES {
         let Some(path) = next else { return Ok(out) };
-        let response = remote.send(Method::GET, url.repository(), remote.url(&path)?, "application/json", clock).await?;
+        let response =
+            remote.send(Method::GET, url.repository(), remote.url(&path)?, "application/json", clock).await?;
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Err(RegistryError::NoChart(url.to_string())),
@@ -286,7 +328,8 @@ async fn list_tags(remote: &Remote, url: &ChartUrl, clock: Clock) -> Result<Vec<
         }
         next = next_page(response.headers());
         let body = remote.body(response, MANIFEST_LIMIT, "the list of tags", &url.to_string(), clock).await?;
-        let page: TagList = serde_json::from_slice(&body).map_err(|_| remote.answer("its list of tags is not JSON"))?;
+        let page: TagList =
+            serde_json::from_slice(&body).map_err(|_| remote.answer("its list of tags is not JSON"))?;
         out.extend(page.tags.unwrap_or_default().into_iter().filter(|t| is_tag(t)));
         if out.len() > TAGS {
             break;
@@ -295,7 +338,9 @@ async fn list_tags(remote: &Remote, url: &ChartUrl, clock: Clock) -> Result<Vec<
     if next.is_none() && out.len() <= TAGS {
         return Ok(out);
     }
-    Err(remote.answer(format!("its list of tags has more than {TAGS} entries or {PAGES} pages; name a version or a digest")))
+    Err(remote.answer(format!(
+        "its list of tags has more than {TAGS} entries or {PAGES} pages; name a version or a digest"
+    )))
 }
 
 /// `Link: </v2/a/tags/list?last=x>; rel="next"`; relative to the list's own address.

@@ -56,7 +56,10 @@ impl Partial {
         };
         let (major, minor, patch) = (number(true)?, number(false)?, number(false)?);
         // Nothing after a wildcard: `1.x.3` means nothing.
-        if parts.next().is_some() || (major.is_none() && minor.is_some()) || (minor.is_none() && patch.is_some()) {
+        if parts.next().is_some()
+            || (major.is_none() && minor.is_some())
+            || (minor.is_none() && patch.is_some())
+        {
             return None;
         }
         let pre = pre.map_or(Some(Prerelease::EMPTY), |p| Prerelease::new(p).ok())?;
@@ -91,7 +94,9 @@ impl Partial {
         let none = Prerelease::EMPTY;
         let end = match (self.major, self.minor, self.patch) {
             (Some(0), Some(0), Some(c)) => Some(version(0, 0, c.saturating_add(1), none)),
-            (Some(0), Some(b), _) if b > 0 || self.patch.is_none() => Some(version(0, b.saturating_add(1), 0, none)),
+            (Some(0), Some(b), _) if b > 0 || self.patch.is_none() => {
+                Some(version(0, b.saturating_add(1), 0, none))
+            }
             (Some(a), _, _) => Some(version(a.saturating_add(1), 0, 0, none)),
             (None, ..) => None,
         };
@@ -216,8 +221,20 @@ mod tests {
     use super::*;
 
     const TAGS: [&str; 14] = [
-        "0.1.0", "0.1.5", "0.2.0", "1.0.0", "1.1.9", "1.2.0", "1.2.3", "1.2.10", "1.3.0-rc.1", "1.3.0", "2.0.0-beta.2",
-        "2.0.0_build.7", "latest", "v3",
+        "0.1.0",
+        "0.1.5",
+        "0.2.0",
+        "1.0.0",
+        "1.1.9",
+        "1.2.0",
+        "1.2.3",
+        "1.2.10",
+        "1.3.0-rc.1",
+        "1.3.0",
+        "2.0.0-beta.2",
+        "2.0.0_build.7",
+        "latest",
+        "v3",
     ];
 
     #[test]
@@ -261,7 +278,21 @@ mod tests {
 
     #[test]
     fn texts_that_are_no_range() {
-        for text in ["", "latest", "^", ">=", "1.2.3.4", "1.x.3", "x.1", "!1", "1.2-rc", "^^1", "|| 1", "1 || ", &"1 ".repeat(200)] {
+        for text in [
+            "",
+            "latest",
+            "^",
+            ">=",
+            "1.2.3.4",
+            "1.x.3",
+            "x.1",
+            "!1",
+            "1.2-rc",
+            "^^1",
+            "|| 1",
+            "1 || ",
+            &"1 ".repeat(200),
+        ] {
             assert!(text.parse::<Range>().is_err(), "{text}");
         }
     }

@@ -22,7 +22,9 @@ pub enum BadChartUrl {
     Credentials(String),
     #[error("{0:?} has a tag or digest; put it in `version` or `digest`")]
     Tagged(String),
-    #[error("{0:?} is not a repository of an OCI registry: use lower-case letters, digits, '.', '_', '-' and '/'")]
+    #[error(
+        "{0:?} is not a repository of an OCI registry: use lower-case letters, digits, '.', '_', '-' and '/'"
+    )]
     Repository(String),
 }
 
@@ -46,7 +48,9 @@ fn is_repository(path: &str) -> bool {
 fn is_host(host: &str) -> bool {
     let (name, port) = match host.strip_prefix('[') {
         Some(v6) => match v6.split_once(']') {
-            Some((name, port)) if name.parse::<std::net::Ipv6Addr>().is_ok() => (None, port.strip_prefix(':').or(if port.is_empty() { None } else { Some("x") })),
+            Some((name, port)) if name.parse::<std::net::Ipv6Addr>().is_ok() => {
+                (None, port.strip_prefix(':').or(if port.is_empty() { None } else { Some("x") }))
+            }
             _ => return false,
         },
         None => match host.split_once(':') {
@@ -55,7 +59,9 @@ fn is_host(host: &str) -> bool {
         },
     };
     let name_ok = name.is_none_or(|n| {
-        !n.is_empty() && n.len() <= 253 && n.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'))
+        !n.is_empty()
+            && n.len() <= 253
+            && n.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'))
     });
     name_ok && port.is_none_or(|p| p.parse::<u16>().is_ok_and(|p| p > 0))
 }
@@ -65,7 +71,11 @@ impl FromStr for ChartUrl {
     fn from_str(s: &str) -> Result<Self, BadChartUrl> {
         let lower = s.to_ascii_lowercase();
         if lower.starts_with("http://") || lower.starts_with("https://") || lower.ends_with("index.yaml") {
-            return Err(if s.contains('@') { BadChartUrl::Credentials("the address".into()) } else { BadChartUrl::Classic(shorten(s)) });
+            return Err(if s.contains('@') {
+                BadChartUrl::Credentials("the address".into())
+            } else {
+                BadChartUrl::Classic(shorten(s))
+            });
         }
         let rest = s.strip_prefix("oci://").ok_or_else(|| BadChartUrl::NotOci(shorten(s)))?;
         let (host, path) = rest.split_once('/').ok_or_else(|| BadChartUrl::NotOci(shorten(s)))?;

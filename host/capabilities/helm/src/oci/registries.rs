@@ -16,7 +16,10 @@ pub(super) struct Registries {
 }
 
 impl Registries {
-    pub(super) fn new(config: &BTreeMap<String, RegistryConfig>, timeout: Duration) -> Result<Self, ConfigError> {
+    pub(super) fn new(
+        config: &BTreeMap<String, RegistryConfig>,
+        timeout: Duration,
+    ) -> Result<Self, ConfigError> {
         let mut system = rustls::RootCertStore::empty();
         // A container without certificates still reaches registries with a `ca` of their own.
         system.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -40,7 +40,9 @@ fn stripped(value: &Value) -> Value {
     if let Some(o) = out.as_object_mut() {
         o.remove("status");
         if let Some(metadata) = o.get_mut("metadata").and_then(Value::as_object_mut) {
-            for key in ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"] {
+            for key in
+                ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"]
+            {
                 metadata.remove(key);
             }
         }
@@ -51,7 +53,9 @@ fn stripped(value: &Value) -> Value {
 /// The contents of a Secret are told as changed, never shown.
 fn hidden(object: &Object, mut changes: Vec<FieldChange>) -> Vec<FieldChange> {
     if object.reference.kind == "Secret" {
-        for c in changes.iter_mut().filter(|c| c.path.starts_with("/data") || c.path.starts_with("/stringData")) {
+        for c in
+            changes.iter_mut().filter(|c| c.path.starts_with("/data") || c.path.starts_with("/stringData"))
+        {
             c.before = c.before.as_ref().map(|_| json!("(hidden)"));
             c.after = c.after.as_ref().map(|_| json!("(hidden)"));
         }
@@ -104,9 +108,11 @@ mod tests {
 
     #[test]
     fn only_named_fields_count() {
-        let wanted = json!({"spec": {"replicas": 2, "list": [{"name": "a"}], "none": {}, "gone": 1, "more": [1, 2]}});
+        let wanted =
+            json!({"spec": {"replicas": 2, "list": [{"name": "a"}], "none": {}, "gone": 1, "more": [1, 2]}});
         let live = json!({"spec": {"replicas": 3, "list": [{"name": "a", "default": true}], "extra": 1, "more": [1]}});
-        let got: Vec<_> = structural(&wanted, &live).into_iter().map(|c| (c.path, c.before, c.after)).collect();
+        let got: Vec<_> =
+            structural(&wanted, &live).into_iter().map(|c| (c.path, c.before, c.after)).collect();
         assert_eq!(
             got,
             [

@@ -15,11 +15,18 @@ use crate::manifest::{Object, described, foreign, kept};
 pub(crate) async fn drift(target: &Target<'_>, record: &Record) -> Result<Vec<Value>, Error> {
     let objects = target.old_objects(&record.manifest).await?;
     let live = target.live(&objects).await?;
-    let questions = objects.iter().zip(&live).map(|(o, l)| of_object(target, o, l.as_ref()).boxed()).collect();
+    let questions =
+        objects.iter().zip(&live).map(|(o, l)| of_object(target, o, l.as_ref()).boxed()).collect();
     Ok(side_by_side(questions).await?.concat())
 }
 
-fn entry(object: &Object, class: DifferenceClass, field: &str, expected: Option<Value>, actual: Option<Value>) -> Value {
+fn entry(
+    object: &Object,
+    class: DifferenceClass,
+    field: &str,
+    expected: Option<Value>,
+    actual: Option<Value>,
+) -> Value {
     json!({
         "object": described(&object.reference), "field": field,
         "expected": expected, "actual": actual, "class": class.as_str(),
@@ -33,17 +40,23 @@ async fn of_object(target: &Target<'_>, object: &Object, live: Option<&Value>) -
         return Ok(vec![entry(object, DifferenceClass::ForeignOwner, "/metadata", None, why)]);
     }
     let Comparison { changes, .. } = compare(target, object, live).await?;
-    Ok(changes.into_iter().map(|c| entry(object, DifferenceClass::Drift, &c.path, c.after, c.before)).collect())
+    Ok(changes
+        .into_iter()
+        .map(|c| entry(object, DifferenceClass::Drift, &c.path, c.after, c.before))
+        .collect())
 }
 
 /// What an upgrade would do, object by object.
 pub(crate) async fn preview(target: &Target<'_>, plan: &Plan) -> Result<Value, Error> {
-    let questions = plan.objects.iter().zip(&plan.live).map(|(o, l)| change(target, o, l.as_ref()).boxed()).collect();
+    let questions =
+        plan.objects.iter().zip(&plan.live).map(|(o, l)| change(target, o, l.as_ref()).boxed()).collect();
     let changed = side_by_side(questions).await?;
     let mut objects = Vec::new();
     for crd in &plan.crds {
         let action = if target.get(&crd.reference).await?.is_some() { "none" } else { "create" };
-        objects.push(json!({"object": described(&crd.reference), "action": action, "fields": [], "conflicts": []}));
+        objects.push(
+            json!({"object": described(&crd.reference), "action": action, "fields": [], "conflicts": []}),
+        );
     }
     objects.extend(changed);
     let pruned = target.live(&plan.prune).await?;
@@ -62,8 +75,11 @@ async fn change(target: &Target<'_>, object: &Object, live: Option<&Value>) -> R
         return Ok(json!({"object": what, "action": "create", "fields": [], "conflicts": []}));
     };
     let c = compare(target, object, live).await?;
-    let fields: Vec<Value> =
-        c.changes.into_iter().map(|f| json!({"field": f.path, "before": f.before, "after": f.after})).collect();
+    let fields: Vec<Value> = c
+        .changes
+        .into_iter()
+        .map(|f| json!({"field": f.path, "before": f.before, "after": f.after}))
+        .collect();
     let conflicts: Vec<Value> =
         c.conflicts.into_iter().map(|f| json!({"field": f.field, "manager": f.manager})).collect();
     let action = if fields.is_empty() && conflicts.is_empty() { "none" } else { "update" };
@@ -76,7 +92,8 @@ async fn change(target: &Target<'_>, object: &Object, live: Option<&Value>) -> R
 
 /// Whether anything that the plan applies differs from what lives.
 pub(crate) async fn drifted(target: &Target<'_>, plan: &Plan) -> Result<bool, Error> {
-    let questions = plan.objects.iter().zip(&plan.live).map(|(o, l)| differs(target, o, l.as_ref()).boxed()).collect();
+    let questions =
+        plan.objects.iter().zip(&plan.live).map(|(o, l)| differs(target, o, l.as_ref()).boxed()).collect();
     Ok(side_by_side(questions).await?.contains(&true))
 }
 

@@ -10,7 +10,9 @@ use crate::manifest::Object;
 
 /// Moves the fields of one live object, where there are any to move.
 pub(crate) async fn migrate(target: &Target<'_>, object: &Object, live: &Value) -> Result<(), Error> {
-    let Some(entries) = live.pointer("/metadata/managedFields").and_then(Value::as_array).and_then(|e| moved(e)) else {
+    let Some(entries) =
+        live.pointer("/metadata/managedFields").and_then(Value::as_array).and_then(|e| moved(e))
+    else {
         return Ok(());
     };
     let version = live.pointer("/metadata/resourceVersion").cloned().unwrap_or(Value::Null);

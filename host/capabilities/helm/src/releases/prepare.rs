@@ -49,12 +49,19 @@ pub(crate) async fn render(target: &Target<'_>, rendering: Rendering<'_>) -> Res
     match tokio::time::timeout(left.min(rendering.limit), rendering.engine.render(rendering.request)).await {
         Ok(answer) => Ok(answer?),
         Err(_) if left <= rendering.limit => Err(Error::TimedOut),
-        Err(_) => Err(Error::Render(format!("the chart's templates took longer than {} s", rendering.limit.as_secs()))),
+        Err(_) => Err(Error::Render(format!(
+            "the chart's templates took longer than {} s",
+            rendering.limit.as_secs()
+        ))),
     }
 }
 
 /// Reads, renders and checks; writes nothing.
-pub(crate) async fn prepare(target: &Target<'_>, mut rendering: Rendering<'_>, take: bool) -> Result<Plan, Error> {
+pub(crate) async fn prepare(
+    target: &Target<'_>,
+    mut rendering: Rendering<'_>,
+    take: bool,
+) -> Result<Plan, Error> {
     let history = target.history().await?;
     let base = start(&history)?.cloned();
     let revision = history.last().map_or(1, |last| last.version.saturating_add(1));
@@ -100,7 +107,11 @@ fn start(history: &[Record]) -> Result<Option<&Record>, Error> {
         _ => base(history).map(Some).ok_or_else(|| {
             Error::other(
                 "broken-record",
-                format!("release {} has no revision to go on from: the last is {}", last.name, last.info.status.as_str()),
+                format!(
+                    "release {} has no revision to go on from: the last is {}",
+                    last.name,
+                    last.info.status.as_str()
+                ),
             )
         }),
     }
@@ -108,7 +119,10 @@ fn start(history: &[Record]) -> Result<Option<&Record>, Error> {
 
 /// ConfigMaps and Secrets over 1 MiB are refused by the API server: better before the first write.
 fn check_size(object: &Object) -> Result<(), Error> {
-    if !matches!((object.reference.api_version.as_str(), object.reference.kind.as_str()), ("v1", "ConfigMap" | "Secret")) {
+    if !matches!(
+        (object.reference.api_version.as_str(), object.reference.kind.as_str()),
+        ("v1", "ConfigMap" | "Secret")
+    ) {
         return Ok(());
     }
     let text = |key: &str| object.value.get(key).and_then(Value::as_object).into_iter().flatten();
@@ -122,7 +136,10 @@ fn check_size(object: &Object) -> Result<(), Error> {
     if size <= DATA_LIMIT {
         return Ok(());
     }
-    Err(Error::TooLarge(format!("{} holds {size} bytes, and the API server takes {DATA_LIMIT}", object.shown())))
+    Err(Error::TooLarge(format!(
+        "{} holds {size} bytes, and the API server takes {DATA_LIMIT}",
+        object.shown()
+    )))
 }
 
 fn decoded_len(text: &str) -> usize {

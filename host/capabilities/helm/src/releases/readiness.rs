@@ -87,7 +87,9 @@ pub(crate) fn of_object(v: &Value) -> Health {
         ("", "Pod") => pod(v),
         ("", "PersistentVolumeClaim") => claim(v),
         ("", "Service") => service(v),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") if !is(v, "Established", "True") => waiting("it is not established"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") if !is(v, "Established", "True") => {
+            waiting("it is not established")
+        }
         _ => generic(v),
     }
 }
@@ -103,7 +105,9 @@ fn deployment(v: &Value) -> Health {
     if condition(v, "Progressing").is_some_and(|c| text(c, "/reason") == "ProgressDeadlineExceeded") {
         return Health::Failed(message(v, "Progressing"));
     }
-    if condition(v, "ReplicaFailure").is_some_and(|c| text(c, "/status") == "True") && number(v, "/status/replicas") == 0 {
+    if condition(v, "ReplicaFailure").is_some_and(|c| text(c, "/status") == "True")
+        && number(v, "/status/replicas") == 0
+    {
         return waiting(message(v, "ReplicaFailure"));
     }
     if v.pointer("/status/observedGeneration").is_none() {
@@ -111,7 +115,8 @@ fn deployment(v: &Value) -> Health {
     }
     let n = wanted(v);
     let at = |field: &str| number(v, &format!("/status/{field}"));
-    let (all, updated, ready, available) = (at("replicas"), at("updatedReplicas"), at("readyReplicas"), at("availableReplicas"));
+    let (all, updated, ready, available) =
+        (at("replicas"), at("updatedReplicas"), at("readyReplicas"), at("availableReplicas"));
     if updated < n {
         waiting(format!("{updated} of {n} replicas are updated"))
     } else if all > updated {
@@ -145,7 +150,11 @@ fn stateful_set(v: &Value) -> Health {
     }
     if partition > 0 {
         let updated = at("updatedReplicas");
-        return if updated < n - partition { waiting(format!("{updated} of {} replicas are updated", n - partition)) } else { Health::Ready };
+        return if updated < n - partition {
+            waiting(format!("{updated} of {} replicas are updated", n - partition))
+        } else {
+            Health::Ready
+        };
     }
     if at("replicas") > n {
         return waiting(format!("{} replicas are to go", at("replicas") - n));
@@ -199,11 +208,17 @@ fn pod(v: &Value) -> Health {
     let stuck = stuck.map(|c| text(c, "/state/waiting/reason")).find(|r| *r == "CrashLoopBackOff");
     match text(v, "/status/phase") {
         "Succeeded" => Health::Ready,
-        "Failed" => Health::Failed([text(v, "/status/reason"), text(v, "/status/message")].join(" ").trim().to_owned()),
+        "Failed" => Health::Failed(
+            [text(v, "/status/reason"), text(v, "/status/message")].join(" ").trim().to_owned(),
+        ),
         "Running" if is(v, "Ready", "True") => Health::Ready,
         "Running" if stuck.is_some() => Health::Failed("a container crashes again and again".into()),
         "Running" => waiting("its containers are not ready"),
-        _ => waiting(if is(v, "PodScheduled", "False") { message(v, "PodScheduled") } else { "it is pending".into() }),
+        _ => waiting(if is(v, "PodScheduled", "False") {
+            message(v, "PodScheduled")
+        } else {
+            "it is pending".into()
+        }),
     }
 }
 
@@ -220,7 +235,9 @@ fn service(v: &Value) -> Health {
     match text(v, "/spec/type") {
         "ExternalName" => Health::Ready,
         _ if text(v, "/spec/clusterIP").is_empty() => waiting("it has no cluster address"),
-        "LoadBalancer" if !some("/status/loadBalancer/ingress") && !some("/spec/externalIPs") => waiting("it has no load balancer"),
+        "LoadBalancer" if !some("/status/loadBalancer/ingress") && !some("/spec/externalIPs") => {
+            waiting("it has no load balancer")
+        }
         _ => Health::Ready,
     }
 }
@@ -267,20 +284,47 @@ mod tests {
         };
         check(apps("Deployment", two.clone(), full.clone()), "ready");
         check(apps("Deployment", two.clone(), json!({})), "progressing: its controller has not seen it");
-        check(apps("Deployment", two.clone(), with("observedGeneration", json!(1))), "progressing: its controller has not seen the newest change");
-        check(apps("Deployment", two.clone(), with("updatedReplicas", json!(1))), "progressing: 1 of 2 replicas are updated");
-        check(apps("Deployment", two.clone(), with("replicas", json!(3))), "progressing: 1 old replicas are still there");
-        check(apps("Deployment", two.clone(), with("availableReplicas", json!(0))), "progressing: 0 of 2 replicas are available");
+        check(
+            apps("Deployment", two.clone(), with("observedGeneration", json!(1))),
+            "progressing: its controller has not seen the newest change",
+        );
+        check(
+            apps("Deployment", two.clone(), with("updatedReplicas", json!(1))),
+            "progressing: 1 of 2 replicas are updated",
+        );
+        check(
+            apps("Deployment", two.clone(), with("replicas", json!(3))),
+            "progressing: 1 old replicas are still there",
+        );
+        check(
+            apps("Deployment", two.clone(), with("availableReplicas", json!(0))),
+            "progressing: 0 of 2 replicas are available",
+        );
         check(apps("Deployment", json!({"replicas": 2, "paused": true}), json!({})), "ready");
         check(apps("Deployment", json!({"replicas": 0}), json!({"observedGeneration": 2})), "ready");
         let late = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "too long"}]);
-        check(apps("Deployment", two.clone(), with("conditions", late)), "failed: ProgressDeadlineExceeded: too long");
+        check(
+            apps("Deployment", two.clone(), with("conditions", late)),
+            "failed: ProgressDeadlineExceeded: too long",
+        );
         check(apps("StatefulSet", two.clone(), full.clone()), "ready");
-        check(apps("StatefulSet", two.clone(), with("readyReplicas", json!(1))), "progressing: 1 of 2 replicas are ready");
-        check(apps("StatefulSet", two.clone(), with("updateRevision", json!("b"))), "progressing: the update is rolling out");
+        check(
+            apps("StatefulSet", two.clone(), with("readyReplicas", json!(1))),
+            "progressing: 1 of 2 replicas are ready",
+        );
+        check(
+            apps("StatefulSet", two.clone(), with("updateRevision", json!("b"))),
+            "progressing: the update is rolling out",
+        );
         let partition = json!({"replicas": 2, "updateStrategy": {"rollingUpdate": {"partition": 1}}});
-        check(apps("StatefulSet", partition, with("updatedReplicas", json!(0))), "progressing: 0 of 1 replicas are updated");
-        check(apps("StatefulSet", json!({"replicas": 2, "updateStrategy": {"type": "OnDelete"}}), json!({})), "ready");
+        check(
+            apps("StatefulSet", partition, with("updatedReplicas", json!(0))),
+            "progressing: 0 of 1 replicas are updated",
+        );
+        check(
+            apps("StatefulSet", json!({"replicas": 2, "updateStrategy": {"type": "OnDelete"}}), json!({})),
+            "ready",
+        );
         let daemon = json!({"observedGeneration": 2, "desiredNumberScheduled": 2, "currentNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 1, "numberReady": 2});
         check(apps("DaemonSet", json!({}), daemon), "progressing: 1 of 2 pods are available");
         check(apps("ReplicaSet", two, json!({"readyReplicas": 1})), "progressing: 1 of 2 replicas are ready");
@@ -299,17 +343,35 @@ mod tests {
             ("v1", "Pod", json!({}), json!({"phase": "Succeeded"}), "ready"),
             ("v1", "Pod", json!({}), json!({"phase": "Failed", "reason": "Evicted"}), "failed: Evicted"),
             ("v1", "Pod", json!({}), json!({"phase": "Pending"}), "progressing: it is pending"),
-            ("v1", "PersistentVolumeClaim", json!({}), json!({"phase": "Pending"}), "progressing: it is Pending, not Bound"),
+            (
+                "v1",
+                "PersistentVolumeClaim",
+                json!({}),
+                json!({"phase": "Pending"}),
+                "progressing: it is Pending, not Bound",
+            ),
             ("v1", "PersistentVolumeClaim", json!({}), json!({"phase": "Bound"}), "ready"),
             ("v1", "Service", json!({"clusterIP": "10.0.0.1"}), json!({}), "ready"),
             ("v1", "Service", json!({"clusterIP": "None"}), json!({}), "ready"),
             ("v1", "Service", json!({"type": "ExternalName"}), json!({}), "ready"),
-            ("v1", "Service", json!({"type": "LoadBalancer", "clusterIP": "10.0.0.1"}), json!({}), "progressing: it has no load balancer"),
+            (
+                "v1",
+                "Service",
+                json!({"type": "LoadBalancer", "clusterIP": "10.0.0.1"}),
+                json!({}),
+                "progressing: it has no load balancer",
+            ),
             ("v1", "ConfigMap", json!({}), json!({}), "ready"),
             ("x.example/v1", "Thing", json!({}), condition("Ready", "False"), "progressing: Why: so"),
             ("x.example/v1", "Thing", json!({}), condition("Stalled", "True"), "failed: Why: so"),
             ("x.example/v1", "Thing", json!({}), condition("Ready", "True"), "ready"),
-            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", json!({}), json!({}), "progressing: it is not established"),
+            (
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+                json!({}),
+                json!({}),
+                "progressing: it is not established",
+            ),
         ] {
             check(object(api, kind, spec, status), expected);
         }

@@ -55,8 +55,14 @@ impl Status {
 impl From<String> for Status {
     fn from(s: String) -> Self {
         let all = [
-            Self::Deployed, Self::Uninstalled, Self::Superseded, Self::Failed, Self::Uninstalling, Self::PendingInstall,
-            Self::PendingUpgrade, Self::PendingRollback,
+            Self::Deployed,
+            Self::Uninstalled,
+            Self::Superseded,
+            Self::Failed,
+            Self::Uninstalling,
+            Self::PendingInstall,
+            Self::PendingUpgrade,
+            Self::PendingRollback,
         ];
         all.into_iter().find(|x| x.as_str() == s).unwrap_or(Self::Unknown)
     }
@@ -199,11 +205,15 @@ impl Record {
         if encoded.len() > SECRET_LIMIT - ROOM {
             return Err(Error::TooLarge(format!(
                 "release {} in namespace {} takes {} bytes as a record, and a Secret holds {}; make the chart's files or the values smaller",
-                self.name, self.namespace, encoded.len(), SECRET_LIMIT - ROOM
+                self.name,
+                self.namespace,
+                encoded.len(),
+                SECRET_LIMIT - ROOM
             )));
         }
         let seconds = chrono::Utc::now().timestamp().to_string();
-        let mut labels: Map<String, Value> = self.labels.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
+        let mut labels: Map<String, Value> =
+            self.labels.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
         labels.insert("name".into(), self.name.clone().into());
         labels.insert("owner".into(), "helm".into());
         labels.insert("status".into(), self.info.status.as_str().into());
@@ -227,8 +237,16 @@ impl Record {
     /// `Other` with code `broken-record`.
     pub(crate) fn of_secret(secret: &Value) -> Result<Self, Error> {
         let name = secret.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("?");
-        let broken = |why: &str| Error::other("broken-record", format!("the release record in Secret {name} cannot be read: {why}"));
-        let data = secret.pointer("/data/release").and_then(Value::as_str).ok_or_else(|| broken("it has no key release"))?;
+        let broken = |why: &str| {
+            Error::other(
+                "broken-record",
+                format!("the release record in Secret {name} cannot be read: {why}"),
+            )
+        };
+        let data = secret
+            .pointer("/data/release")
+            .and_then(Value::as_str)
+            .ok_or_else(|| broken("it has no key release"))?;
         let outer = STANDARD.decode(data).map_err(|_| broken("its data is not base64"))?;
         let mut record = decode(&outer).map_err(broken)?;
         let labels = secret.pointer("/metadata/labels").and_then(Value::as_object);
@@ -241,7 +259,8 @@ impl Record {
             }
         }
         if record.namespace.is_empty() {
-            record.namespace = secret.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
+            record.namespace =
+                secret.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
         }
         Ok(record)
     }
@@ -250,7 +269,9 @@ impl Record {
 /// base64(gzip(JSON)): what Helm keeps under the key `release`, before Kubernetes' own base64.
 fn encode(record: &Record) -> Result<String, Error> {
     use std::io::Write as _;
-    let failed = |e: &dyn std::fmt::Display| Error::other("broken-record", format!("the release cannot be written as a record: {e}"));
+    let failed = |e: &dyn std::fmt::Display| {
+        Error::other("broken-record", format!("the release cannot be written as a record: {e}"))
+    };
     let json = serde_json::to_vec(record).map_err(|e| failed(&e))?;
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(&json).map_err(|e| failed(&e))?;
@@ -261,7 +282,8 @@ fn decode(text: &[u8]) -> Result<Record, &'static str> {
     let bytes = STANDARD.decode(text).map_err(|_| "its release is not base64")?;
     let json = if bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
         let mut out = Vec::new();
-        let read = flate2::read::GzDecoder::new(bytes.as_slice()).take(UNPACKED_LIMIT + 1).read_to_end(&mut out);
+        let read =
+            flate2::read::GzDecoder::new(bytes.as_slice()).take(UNPACKED_LIMIT + 1).read_to_end(&mut out);
         if read.map_err(|_| "its release is not gzip")? as u64 > UNPACKED_LIMIT {
             return Err("it unpacks to more than 64 MiB");
         }
@@ -300,7 +322,13 @@ mod tests {
         assert_eq!(secret.pointer("/metadata/name").unwrap(), "sh.helm.release.v1.app.v3");
         assert_eq!(secret.pointer("/type").unwrap(), "helm.sh/release.v1");
         let labels = secret.pointer("/metadata/labels").unwrap();
-        for (k, v) in [("name", "app"), ("owner", "helm"), ("status", "pending-upgrade"), ("version", "3"), ("sutler.dev/owner", "abc")] {
+        for (k, v) in [
+            ("name", "app"),
+            ("owner", "helm"),
+            ("status", "pending-upgrade"),
+            ("version", "3"),
+            ("sutler.dev/owner", "abc"),
+        ] {
             assert_eq!(labels.get(k).unwrap(), v, "{k}");
         }
         assert!(labels.get("modifiedAt").is_none());
@@ -321,7 +349,10 @@ mod tests {
         let data = STANDARD.encode(STANDARD.encode(json.to_string()));
         let mut secret = json!({"metadata": {"name": "s", "labels": {"createdAt": "17", "team": "x"}}, "data": {"release": data}});
         let record = Record::of_secret(&secret).unwrap();
-        assert_eq!((record.info.status, record.apply_method.as_str(), record.version), (Status::Deployed, "", 1));
+        assert_eq!(
+            (record.info.status, record.apply_method.as_str(), record.version),
+            (Status::Deployed, "", 1)
+        );
         let again: Value = serde_json::to_value(&record).unwrap();
         assert_eq!(again.pointer("/future/x"), Some(&json!(1)));
         assert_eq!(again.pointer("/info/rollback_revision"), Some(&json!(2)));

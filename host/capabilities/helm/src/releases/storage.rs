@@ -109,7 +109,10 @@ impl Storage {
 pub(crate) fn pending(record: &Record) -> Error {
     Error::Pending(format!(
         "another operation holds release {} in namespace {}: revision {} is {}; wait for it, or where it was cut off roll back or uninstall",
-        record.name, record.namespace, record.version, record.info.status.as_str()
+        record.name,
+        record.namespace,
+        record.version,
+        record.info.status.as_str()
     ))
 }
 
@@ -125,7 +128,8 @@ pub(crate) fn surplus(history: &[Record], most: u32) -> Vec<&Record> {
 /// The revision that an upgrade starts from: the last deployed, else the last failed or superseded.
 pub(crate) fn base(history: &[Record]) -> Option<&Record> {
     let by = |s: &[Status]| history.iter().rev().find(|r| s.contains(&r.info.status));
-    by(&[Status::Deployed]).or_else(|| history.last().filter(|r| matches!(r.info.status, Status::Failed | Status::Superseded)))
+    by(&[Status::Deployed])
+        .or_else(|| history.last().filter(|r| matches!(r.info.status, Status::Failed | Status::Superseded)))
 }
 
 /// Name and version of the chart of a record.

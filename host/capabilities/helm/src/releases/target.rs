@@ -60,7 +60,8 @@ impl Target<'_> {
         if found == Some(&self.owner().hash()) || grant::unowned(self.grants) {
             return Ok(());
         }
-        let whose = if found.is_some() { "belongs to another application" } else { "was not installed by sutler" };
+        let whose =
+            if found.is_some() { "belongs to another application" } else { "was not installed by sutler" };
         Err(Error::NotOwned(format!(
             "release {} in namespace {} {whose}; choose another name, or allow it with helm.unowned = true",
             self.name, self.namespace
@@ -75,7 +76,10 @@ impl Target<'_> {
     pub(crate) async fn objects(&self, manifest: &str, crds: &[Object]) -> Result<Vec<Object>, Error> {
         let mut out = objects(manifest)?;
         for object in &mut out {
-            let namespaced = self.namespaced(&object.reference, crds).await.map_err(|e| Error::kube(&object.shown(), e))?;
+            let namespaced = self
+                .namespaced(&object.reference, crds)
+                .await
+                .map_err(|e| Error::kube(&object.shown(), e))?;
             self.place(object, namespaced)?;
         }
         Ok(out)
@@ -99,7 +103,9 @@ impl Target<'_> {
 
     async fn namespaced(&self, r: &Reference, crds: &[Object]) -> Result<bool, KubeError> {
         match self.cluster.is_namespaced(&r.api_version, &r.kind).await {
-            Err(e @ KubeError::Other { code: "unknown-kind", .. }) => crds.iter().find_map(|c| defines(c, r)).ok_or(e),
+            Err(e @ KubeError::Other { code: "unknown-kind", .. }) => {
+                crds.iter().find_map(|c| defines(c, r)).ok_or(e)
+            }
             other => other,
         }
     }
@@ -155,7 +161,13 @@ impl Target<'_> {
     ///
     /// # Errors
     /// `NotOwned` naming the object and what is wrong with it.
-    pub(crate) fn check_ownership(&self, object: &Object, live: &Value, known: bool, take: bool) -> Result<(), Error> {
+    pub(crate) fn check_ownership(
+        &self,
+        object: &Object,
+        live: &Value,
+        known: bool,
+        take: bool,
+    ) -> Result<(), Error> {
         if take || (known && !claimed_by_other(live, self.name, self.namespace)) {
             return Ok(());
         }
@@ -174,7 +186,13 @@ impl Target<'_> {
         object.decorated(self.name, self.namespace, &self.labels())
     }
 
-    pub(crate) async fn apply(&self, cluster: &Cluster, object: &Object, force: bool, dry_run: bool) -> Result<Value, KubeError> {
+    pub(crate) async fn apply(
+        &self,
+        cluster: &Cluster,
+        object: &Object,
+        force: bool,
+        dry_run: bool,
+    ) -> Result<Value, KubeError> {
         let options = ApplyOptions { field_manager: MANAGER.into(), force, dry_run };
         cluster.apply(&self.decorated(object), &options).await
     }
@@ -182,7 +200,9 @@ impl Target<'_> {
 
 /// Answers in the order of the questions; the first error ends it. Boxed, since a stream of borrowing futures is not
 /// seen to be `Send`.
-pub(crate) async fn side_by_side<T>(questions: Vec<BoxFuture<'_, Result<T, Error>>>) -> Result<Vec<T>, Error> {
+pub(crate) async fn side_by_side<T>(
+    questions: Vec<BoxFuture<'_, Result<T, Error>>>,
+) -> Result<Vec<T>, Error> {
     futures::stream::iter(questions).buffered(SIDE_BY_SIDE).try_collect().await
 }
 

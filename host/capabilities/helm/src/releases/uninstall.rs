@@ -23,7 +23,11 @@ pub(crate) async fn uninstall(target: &Target<'_>, keep_history: bool) -> Result
     if hooks.iter().any(|_| has_delete_hook(&last)) {
         return Err(Error::other(
             "hooks-not-supported",
-            format!("release {} runs hooks when it is uninstalled ({}), which this version of sutler does not", last.name, hooks.join(", ")),
+            format!(
+                "release {} runs hooks when it is uninstalled ({}), which this version of sutler does not",
+                last.name,
+                hooks.join(", ")
+            ),
         ));
     }
     let mut objects = target.old_objects(&last.manifest).await?;

@@ -17,7 +17,11 @@ use crate::types::{Options, Outcome};
 const DESCRIPTION: usize = 2000;
 
 /// Applies a plan. An equal plan without drift is the revision that is there.
-pub(crate) async fn upgrade(target: &Target<'_>, plan: Plan, options: &Options) -> Result<Outcome<Record>, Error> {
+pub(crate) async fn upgrade(
+    target: &Target<'_>,
+    plan: Plan,
+    options: &Options,
+) -> Result<Outcome<Record>, Error> {
     if let Some(same) = unchanged(target, &plan).await? {
         return Ok(Outcome::Done(same));
     }
@@ -38,7 +42,8 @@ pub(crate) async fn upgrade(target: &Target<'_>, plan: Plan, options: &Options) 
     match work(target, &worker, &plan, options).await {
         Ok(()) => {
             supersede(target, &plan).await?;
-            record.set(Status::Deployed, if plan.install() { "Install complete" } else { "Upgrade complete" });
+            record
+                .set(Status::Deployed, if plan.install() { "Install complete" } else { "Upgrade complete" });
             target.storage.update(&record).await?;
             Ok(Outcome::Done(record))
         }
@@ -109,7 +114,13 @@ async fn create_namespace(target: &Target<'_>) -> Result<(), Error> {
 }
 
 pub(crate) fn cluster_scoped(api_version: &str, kind: &str, name: &str) -> Reference {
-    Reference { cluster: None, api_version: api_version.into(), kind: kind.into(), namespace: None, name: name.into() }
+    Reference {
+        cluster: None,
+        api_version: api_version.into(),
+        kind: kind.into(),
+        namespace: None,
+        name: name.into(),
+    }
 }
 
 fn namespace_missing(target: &Target<'_>, e: Error) -> Error {
@@ -137,7 +148,8 @@ async fn install_definitions(target: &Target<'_>, plan: &Plan) -> Result<Option<
         };
         let conditions = live.pointer("/status/conditions").and_then(Value::as_array);
         let established = conditions.into_iter().flatten().any(|c| {
-            c.get("type").and_then(Value::as_str) == Some("Established") && c.get("status").and_then(Value::as_str) == Some("True")
+            c.get("type").and_then(Value::as_str) == Some("Established")
+                && c.get("status").and_then(Value::as_str) == Some("True")
         });
         if !established {
             waiting.push(crd.reference.name.as_str());

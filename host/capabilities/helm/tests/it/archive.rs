@@ -57,7 +57,8 @@ fn a_zip_bomb() {
 fn a_zip_bomb_inside_a_subchart() {
     let zeros = vec![0u8; 60 << 20];
     let inner = archive(&[("sub/Chart.yaml", b"name: sub\nversion: 1.0.0\n"), ("sub/a", &zeros)]);
-    let bomb = archive(&[("app/Chart.yaml", META), ("app/charts/a.tgz", &inner), ("app/charts/b.tgz", &inner)]);
+    let bomb =
+        archive(&[("app/Chart.yaml", META), ("app/charts/a.tgz", &inner), ("app/charts/b.tgz", &inner)]);
     assert!(matches!(read(bomb), Err(ArchiveError::Bomb)));
 }
 
@@ -111,7 +112,9 @@ fn charts_that_are_refused() {
 
 #[test]
 fn dependencies_that_are_there() {
-    let meta = b"name: app\nversion: 1.0.0\ndependencies: [{name: db, version: 1.0.0}, {name: mq, version: 1.0.0}]".as_slice();
+    let meta =
+        b"name: app\nversion: 1.0.0\ndependencies: [{name: db, version: 1.0.0}, {name: mq, version: 1.0.0}]"
+            .as_slice();
     let packed = archive(&[("mq/Chart.yaml", b"name: mq\nversion: 1.0.0\n")]);
     let files = [
         ("app/Chart.yaml", meta),

@@ -27,11 +27,14 @@ async fn what_drifted() {
     edit(&w, "ConfigMap", "a", |o| o["data"]["key"] = json!("edited"));
     edit(&w, "Deployment", "d", |o| o["spec"]["replicas"] = json!(7));
     edit(&w, "Secret", "s", |o| o["data"]["password"] = json!("b3RoZXI="));
-    edit(&w, "ConfigMap", "b", |o| o["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("other"));
+    edit(&w, "ConfigMap", "b", |o| {
+        o["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("other")
+    });
     w.cluster.forget_requests();
     let found = drift(&w).await;
     assert_eq!(w.writes(), Vec::<String>::new());
-    let entry = |kind: &str| found.as_array().unwrap().iter().find(|e| e["object"]["kind"] == kind).unwrap().clone();
+    let entry =
+        |kind: &str| found.as_array().unwrap().iter().find(|e| e["object"]["kind"] == kind).unwrap().clone();
     assert_eq!(
         entry("ConfigMap"),
         json!({
@@ -39,7 +42,10 @@ async fn what_drifted() {
             "field": "/data/key", "expected": "1", "actual": "edited", "class": "drift",
         })
     );
-    assert_eq!((entry("Deployment")["field"].clone(), entry("Deployment")["actual"].clone()), (json!("/spec/replicas"), json!(7)));
+    assert_eq!(
+        (entry("Deployment")["field"].clone(), entry("Deployment")["actual"].clone()),
+        (json!("/spec/replicas"), json!(7))
+    );
     assert!(!found.to_string().contains("hunter2") && !found.to_string().contains("b3RoZXI"), "{found}");
     assert_eq!(entry("Secret")["field"], "/data/password");
     let taken = found.as_array().unwrap().iter().find(|e| e["object"]["name"] == "b").unwrap();
@@ -71,7 +77,11 @@ async fn what_an_upgrade_would_change() {
     w.renders(&[config_map("a", "1")]);
     let preview = async || {
         w.cluster.forget_requests();
-        let got = w.helm.preview(&call(Mode::Plan), &w.grants, &w.chart, &of("app"), "{}", Options::default()).await.unwrap();
+        let got = w
+            .helm
+            .preview(&call(Mode::Plan), &w.grants, &w.chart, &of("app"), "{}", Options::default())
+            .await
+            .unwrap();
         assert_eq!(w.writes(), Vec::<String>::new(), "a preview writes nothing");
         got
     };
@@ -84,8 +94,12 @@ async fn what_an_upgrade_would_change() {
     w.renders(&[config_map("a", "2"), config_map("new", "1")]);
     let second = preview().await;
     assert_eq!(second["install"], false);
-    let actions: Vec<String> = second["objects"].as_array().unwrap().iter()
-        .map(|o| format!("{} {}", o["action"].as_str().unwrap(), o["object"]["name"].as_str().unwrap())).collect();
+    let actions: Vec<String> = second["objects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|o| format!("{} {}", o["action"].as_str().unwrap(), o["object"]["name"].as_str().unwrap()))
+        .collect();
     assert_eq!(actions, ["update a", "create new", "delete b", "keep c"]);
     assert_eq!(second["objects"][0]["fields"], json!([{"field": "/data/key", "before": "1", "after": "2"}]));
     assert_eq!(preview().await, second, "twice the same");
@@ -98,7 +112,10 @@ async fn readiness_of_a_release() {
     w.installed(&[config_map("a", "1"), deployment("d", 1)]).await;
     let ask = async || w.helm.readiness(&call(Mode::Inspect), &w.grants, &of("app")).await.unwrap();
     let waiting = ask().await;
-    assert!(matches!(&waiting, Health::Progressing(m) if m.contains("Deployment \"d\" in namespace \"ns\"")), "{waiting:?}");
+    assert!(
+        matches!(&waiting, Health::Progressing(m) if m.contains("Deployment \"d\" in namespace \"ns\"")),
+        "{waiting:?}"
+    );
     w.cluster.set_readiness(Readiness::Failing);
     assert!(matches!(ask().await, Health::Failed(_)));
     w.cluster.set_readiness(Readiness::Instant);

@@ -88,7 +88,11 @@ async fn what_does_not_exist() {
         let part = part.rsplit(": ").next().unwrap();
         assert!(matches!(&e, Error::Registry(m) if m.contains(part)), "{version:?}: {e:?}");
     }
-    let other = ChartReference { url: format!("oci://{}/charts/none", p.registry.host()), version: None, digest: None };
+    let other = ChartReference {
+        url: format!("oci://{}/charts/none", p.registry.host()),
+        version: None,
+        digest: None,
+    };
     let e = p.helm.pull(&call(Mode::Plan), &p.grants, &other).await.unwrap_err();
     assert!(e.to_string().contains("charts/none does not exist"), "{e}");
 }
@@ -99,7 +103,10 @@ async fn addresses_and_grants() {
     p.registry.push_archive(chart("app", "1.0.0"), "private/app").unwrap();
     for (url, part) in [
         ("https://charts.example/stable".to_owned(), "only OCI registries are supported"),
-        (format!("oci://{}/private/app", p.registry.host()), "add to [plugins.ksml.grants] in sutler.toml: helm.charts = ["),
+        (
+            format!("oci://{}/private/app", p.registry.host()),
+            "add to [plugins.ksml.grants] in sutler.toml: helm.charts = [",
+        ),
         (format!("oci://{}/charts/app:1.0.0", p.registry.host()), "put it in `version`"),
     ] {
         let reference = ChartReference { url, version: Some("1.0.0".into()), digest: None };
@@ -157,7 +164,8 @@ async fn one_who_runs_out_of_time_does_not_stop_the_others() {
     // Enough for the digest, not for the rest.
     hasty.deadline = std::time::Instant::now() + std::time::Duration::from_millis(600);
     let reference = p.reference(Some("1.0.0"), None);
-    let (first, second) = tokio::join!(p.helm.pull(&hasty, &p.grants, &reference), p.pull(Some("1.0.0"), None));
+    let (first, second) =
+        tokio::join!(p.helm.pull(&hasty, &p.grants, &reference), p.pull(Some("1.0.0"), None));
     assert_eq!(first, Err(Error::TimedOut));
     assert_eq!(second.unwrap().version, "1.0.0");
 }
@@ -167,7 +175,12 @@ async fn what_is_no_chart() {
     let p = Pull::start().await;
     let push = |tag: &str, config: &str, layers: serde_json::Value| {
         let manifest = json!({"schemaVersion": 2, "config": {"mediaType": config, "digest": "sha256:0", "size": 2}, "layers": layers});
-        p.registry.push_manifest("charts/app", tag, "application/vnd.oci.image.manifest.v1+json", manifest.to_string());
+        p.registry.push_manifest(
+            "charts/app",
+            tag,
+            "application/vnd.oci.image.manifest.v1+json",
+            manifest.to_string(),
+        );
     };
     let helm = "application/vnd.cncf.helm.config.v1+json";
     let content = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
@@ -178,7 +191,8 @@ async fn what_is_no_chart() {
     let (good, size) = blob(chart("app", "1.0.0"));
     let (bad, bad_size) = blob(b"not gzip".to_vec());
     let (evil, evil_size) = blob(archive(&[("app/../../x", b"x")]));
-    let layer = |media: &str, digest: &str, size: usize| json!({"mediaType": media, "digest": digest, "size": size});
+    let layer =
+        |media: &str, digest: &str, size: usize| json!({"mediaType": media, "digest": digest, "size": size});
     let provenance = layer("application/vnd.cncf.helm.chart.provenance.v1.prov", "sha256:1", 3);
     push("1.0.0", "application/vnd.oci.image.config.v1+json", json!([layer(content, &good, size)]));
     push("1.0.1", helm, json!([provenance.clone()]));
@@ -240,7 +254,12 @@ async fn the_call_has_its_own_end() {
 async fn lists_in_pages() {
     let p = Pull::start().await;
     for i in 0..1500 {
-        p.registry.push_manifest("charts/app", &format!("1.0.{i}"), "application/vnd.oci.image.manifest.v1+json", "{}");
+        p.registry.push_manifest(
+            "charts/app",
+            &format!("1.0.{i}"),
+            "application/vnd.oci.image.manifest.v1+json",
+            "{}",
+        );
     }
     let tags = p.helm.tags(&call(Mode::Plan), &p.grants, &p.reference(None, None).url).await.unwrap();
     assert_eq!(tags.len(), 1500);

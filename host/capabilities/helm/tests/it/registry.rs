@@ -39,8 +39,14 @@ async fn basic() {
     let (user, password) = user("hunter2");
     let registry = start(Auth::Basic { user, password }, false).await;
     pull(&registry, json!({"plain-http": true, "username": "robot", "password": "hunter2"})).await.unwrap();
-    refused(pull(&registry, json!({"plain-http": true, "username": "robot", "password": "wrong"})).await, "refused the credentials of user robot (401)");
-    refused(pull(&registry, json!({"plain-http": true})).await, "refused a request without credentials (401)");
+    refused(
+        pull(&registry, json!({"plain-http": true, "username": "robot", "password": "wrong"})).await,
+        "refused the credentials of user robot (401)",
+    );
+    refused(
+        pull(&registry, json!({"plain-http": true})).await,
+        "refused a request without credentials (401)",
+    );
 }
 
 #[tokio::test]
@@ -49,15 +55,28 @@ async fn bearer() {
     let registry = start(Auth::Bearer { user, password, expires: Duration::from_secs(300) }, false).await;
     pull(&registry, json!({"plain-http": true, "username": "robot", "password": "hunter2"})).await.unwrap();
     assert_eq!(registry.tokens_issued(), 1, "one token for the whole pull");
-    refused(pull(&registry, json!({"plain-http": true, "username": "robot", "password": "wrong"})).await, "refused the credentials of user robot");
-    refused(pull(&registry, json!({"plain-http": true, "token": "hunter2"})).await, "refused the configured token");
-    let basic = registry.requests().into_iter().filter(|r| r.authorization.as_deref().is_some_and(|a| a.starts_with("Basic")));
+    refused(
+        pull(&registry, json!({"plain-http": true, "username": "robot", "password": "wrong"})).await,
+        "refused the credentials of user robot",
+    );
+    refused(
+        pull(&registry, json!({"plain-http": true, "token": "hunter2"})).await,
+        "refused the configured token",
+    );
+    let basic = registry
+        .requests()
+        .into_iter()
+        .filter(|r| r.authorization.as_deref().is_some_and(|a| a.starts_with("Basic")));
     assert!(basic.into_iter().all(|r| r.path == "/token"), "the password goes to the token endpoint alone");
 }
 
 #[tokio::test]
 async fn anonymous_tokens() {
-    let registry = start(Auth::Bearer { user: String::new(), password: String::new(), expires: Duration::from_secs(60) }, false).await;
+    let registry = start(
+        Auth::Bearer { user: String::new(), password: String::new(), expires: Duration::from_secs(60) },
+        false,
+    )
+    .await;
     pull(&registry, json!({"plain-http": true})).await.unwrap();
 }
 

@@ -10,14 +10,24 @@ use crate::support::{World, answer, call, config_map, deployment, done, grants, 
 fn secret_names(w: &World) -> Vec<String> {
     let all = w.cluster.objects();
     let helm = all.iter().filter(|o| o["type"] == "helm.sh/release.v1");
-    helm.map(|o| format!("{} {}", o["metadata"]["name"].as_str().unwrap(), o["metadata"]["labels"]["status"].as_str().unwrap())).collect()
+    helm.map(|o| {
+        format!(
+            "{} {}",
+            o["metadata"]["name"].as_str().unwrap(),
+            o["metadata"]["labels"]["status"].as_str().unwrap()
+        )
+    })
+    .collect()
 }
 
 #[tokio::test]
 async fn install_and_upgrade() {
     let w = World::start().await;
     let release = w.installed(&[config_map("a", "1"), deployment("d", 1)]).await;
-    assert_eq!((release.revision, release.status, release.description.as_str()), (1, Status::Deployed, "Install complete"));
+    assert_eq!(
+        (release.revision, release.status, release.description.as_str()),
+        (1, Status::Deployed, "Install complete")
+    );
     assert_eq!((release.chart_name.as_str(), release.notes.as_str()), ("app", "hello"));
     let live = w.cluster.object("Deployment", "ns", "d").unwrap();
     assert_eq!(live["metadata"]["labels"]["app.kubernetes.io/managed-by"], "Helm");
@@ -34,8 +44,12 @@ async fn install_and_upgrade() {
     assert_eq!(release.values, json!({"x": 1}));
     assert_eq!(w.cluster.object("ConfigMap", "ns", "a").unwrap()["data"]["key"], "2");
     assert!(w.cluster.object("Deployment", "ns", "d").is_none(), "pruned");
-    assert_eq!(secret_names(&w), ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 deployed"]);
-    let rendered: Vec<(u32, bool)> = w.engine.requests.lock().unwrap().iter().map(|r| (r.revision, r.upgrade)).collect();
+    assert_eq!(
+        secret_names(&w),
+        ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 deployed"]
+    );
+    let rendered: Vec<(u32, bool)> =
+        w.engine.requests.lock().unwrap().iter().map(|r| (r.revision, r.upgrade)).collect();
     assert_eq!(rendered, [(1, false), (2, true)]);
 }
 
@@ -88,7 +102,11 @@ async fn grants_hold_for_every_object() {
         assert!(matches!(&e, Error::NotGranted(n) if n.add == line), "{e:?}");
     }
     let outside = ReleaseReference { namespace: "other".into(), ..of("app") };
-    let e = w.helm.upgrade(&call(Mode::Apply), &w.grants, &w.chart, &outside, "{}", Options::default()).await.unwrap_err();
+    let e = w
+        .helm
+        .upgrade(&call(Mode::Apply), &w.grants, &w.chart, &outside, "{}", Options::default())
+        .await
+        .unwrap_err();
     assert!(matches!(&e, Error::NotGranted(n) if n.add.starts_with("helm.namespaces")), "{e:?}");
     let take = Options { take_ownership: true, ..Options::default() };
     let e = w.upgrade_with("{}", take).await.unwrap_err();
@@ -122,7 +140,10 @@ async fn another_owners_object() {
     w.cluster.seed(foreign);
     w.renders(&[config_map("a", "1")]);
     let e = w.upgrade().await.unwrap_err();
-    assert!(matches!(&e, Error::NotOwned(m) if m.contains("ConfigMap \"a\" in namespace \"ns\" exists and cannot be imported")), "{e:?}");
+    assert!(
+        matches!(&e, Error::NotOwned(m) if m.contains("ConfigMap \"a\" in namespace \"ns\" exists and cannot be imported")),
+        "{e:?}"
+    );
     assert_eq!(w.writes(), Vec::<String>::new());
     let wide = grants(json!({"charts": [w.chart.url], "namespaces": ["ns"], "unowned": true}));
     let take = Options { take_ownership: true, force_conflicts: true, ..Options::default() };
@@ -140,11 +161,18 @@ async fn a_failure_is_recorded_and_gone_on_from() {
     assert!(matches!(&e, Error::Other { code: "forbidden", .. }), "{e:?}");
     let release = w.helm.get(&call(Mode::Inspect), &w.grants, &of("app")).await.unwrap();
     assert_eq!((release.revision, release.status), (1, Status::Failed));
-    assert!(release.description.starts_with("Release \"app\" failed: Deployment \"d\""), "{}", release.description);
+    assert!(
+        release.description.starts_with("Release \"app\" failed: Deployment \"d\""),
+        "{}",
+        release.description
+    );
     w.renders(&[config_map("a", "1")]);
     let release = done(w.upgrade().await.unwrap());
     assert_eq!((release.revision, release.status), (2, Status::Deployed));
-    assert_eq!(secret_names(&w), ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 deployed"]);
+    assert_eq!(
+        secret_names(&w),
+        ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 deployed"]
+    );
 }
 
 #[tokio::test]
@@ -158,7 +186,10 @@ async fn a_release_that_somebody_works_on() {
     w.renders(&[config_map("a", "2")]);
     let e = w.upgrade().await.unwrap_err();
     assert!(matches!(&e, Error::Pending(m) if m.contains("revision 1 is pending-upgrade")), "{e:?}");
-    assert!(matches!(w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await, Ok(Outcome::Done(_))));
+    assert!(matches!(
+        w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await,
+        Ok(Outcome::Done(_))
+    ));
 }
 
 /// Changes the JSON inside a record.
@@ -192,12 +223,16 @@ async fn nothing_is_written_for_what_cannot_work() {
     with_hook.hooks = vec![hook];
     w.answers(with_hook);
     let e = w.upgrade().await.unwrap_err();
-    assert!(matches!(&e, Error::Other { code: "hooks-not-supported", message } if message.contains("Job pre")), "{e:?}");
+    assert!(
+        matches!(&e, Error::Other { code: "hooks-not-supported", message } if message.contains("Job pre")),
+        "{e:?}"
+    );
 
     w.renders(&[config_map("a", &"x".repeat((1 << 20) + 1))]);
     assert!(matches!(w.upgrade().await, Err(Error::TooLarge(_))));
 
-    *w.engine.render.lock().unwrap() = Box::new(|_| Err(EngineError::Template("nil pointer in x.yaml".into())));
+    *w.engine.render.lock().unwrap() =
+        Box::new(|_| Err(EngineError::Template("nil pointer in x.yaml".into())));
     assert_eq!(w.upgrade().await, Err(Error::Render("nil pointer in x.yaml".into())));
 
     w.renders(&[json!({"apiVersion": "none.example/v1", "kind": "Nothing", "metadata": {"name": "n"}})]);
@@ -222,7 +257,8 @@ async fn nothing_is_written_for_what_cannot_work() {
 async fn test_hooks_are_no_hindrance() {
     let w = World::start().await;
     let mut with_hook = answer(&[config_map("a", "1")]);
-    with_hook.hooks = vec![json!({"name": "t", "kind": "Pod", "events": ["test"], "last_run": {"phase": ""}})];
+    with_hook.hooks =
+        vec![json!({"name": "t", "kind": "Pod", "events": ["test"], "last_run": {"phase": ""}})];
     w.answers(with_hook);
     done(w.upgrade().await.unwrap());
 }
@@ -234,8 +270,13 @@ async fn namespaces_on_request() {
     let at = ReleaseReference { namespace: "new".into(), ..of("app") };
     let create = Options { create_namespace: true, ..Options::default() };
     let e = w.helm.upgrade(&call(Mode::Apply), &w.grants, &w.chart, &at, "{}", create).await.unwrap_err();
-    assert!(matches!(&e, Error::NotGranted(n) if n.add == "helm.cluster-scoped-kinds = [\"Namespace\"]"), "{e:?}");
-    let wide = grants(json!({"charts": [w.chart.url], "namespaces": ["new"], "cluster-scoped-kinds": ["Namespace"]}));
+    assert!(
+        matches!(&e, Error::NotGranted(n) if n.add == "helm.cluster-scoped-kinds = [\"Namespace\"]"),
+        "{e:?}"
+    );
+    let wide = grants(
+        json!({"charts": [w.chart.url], "namespaces": ["new"], "cluster-scoped-kinds": ["Namespace"]}),
+    );
     done(w.helm.upgrade(&call(Mode::Apply), &wide, &w.chart, &at, "{}", create).await.unwrap());
     assert_eq!(w.cluster.object("Namespace", "", "new").unwrap()["metadata"]["labels"]["name"], "new");
 }
@@ -267,7 +308,10 @@ async fn uninstall() {
     w.cluster.seed(taken);
     w.cluster.forget_requests();
     let release = done(w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await.unwrap());
-    assert_eq!((release.status, release.description.as_str()), (Status::Uninstalled, "Uninstallation complete"));
+    assert_eq!(
+        (release.status, release.description.as_str()),
+        (Status::Uninstalled, "Uninstallation complete")
+    );
     assert_eq!(
         w.writes(),
         [
@@ -279,7 +323,10 @@ async fn uninstall() {
     for name in ["kept", "a", "gone"] {
         assert!(w.cluster.object("ConfigMap", "ns", name).is_some(), "{name}");
     }
-    assert_eq!(w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await, Err(Error::NotFound));
+    assert_eq!(
+        w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await,
+        Err(Error::NotFound)
+    );
     assert_eq!(w.helm.get(&call(Mode::Inspect), &w.grants, &of("app")).await, Err(Error::NotFound));
 }
 
@@ -289,12 +336,19 @@ async fn uninstall_with_history_and_back() {
     w.installed(&[config_map("a", "1")]).await;
     w.installed(&[config_map("a", "2")]).await;
     done(w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), true).await.unwrap());
-    assert_eq!(secret_names(&w), ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 uninstalled"]);
+    assert_eq!(
+        secret_names(&w),
+        ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 uninstalled"]
+    );
     let release = w.installed(&[config_map("a", "3")]).await;
     assert_eq!((release.revision, release.description.as_str()), (3, "Install complete"));
     assert_eq!(
         secret_names(&w),
-        ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 superseded", "sh.helm.release.v1.app.v3 deployed"]
+        [
+            "sh.helm.release.v1.app.v1 superseded",
+            "sh.helm.release.v1.app.v2 superseded",
+            "sh.helm.release.v1.app.v3 deployed"
+        ]
     );
 }
 
@@ -315,12 +369,19 @@ async fn an_uninstall_that_was_cut_off_goes_on() {
 async fn the_time_runs_out() {
     let w = World::start().await;
     w.renders(&[config_map("a", "1"), config_map("b", "1")]);
-    w.cluster.fail_next_matching("PATCH /api/v1/namespaces/ns/configmaps/a", Fault::Delay(std::time::Duration::from_secs(20)));
+    w.cluster.fail_next_matching(
+        "PATCH /api/v1/namespaces/ns/configmaps/a",
+        Fault::Delay(std::time::Duration::from_secs(20)),
+    );
     let mut call = call(Mode::Apply);
     call.deadline = std::time::Instant::now() + std::time::Duration::from_secs(3);
     let got = w.helm.upgrade(&call, &w.grants, &w.chart, &of("app"), "{}", Options::default()).await;
     assert_eq!(got, Err(Error::TimedOut));
-    assert_eq!(secret_names(&w), ["sh.helm.release.v1.app.v1 failed"], "written down with the time that was kept back");
+    assert_eq!(
+        secret_names(&w),
+        ["sh.helm.release.v1.app.v1 failed"],
+        "written down with the time that was kept back"
+    );
 }
 
 #[tokio::test]
@@ -333,15 +394,26 @@ async fn definitions_come_first() {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
         },
     });
-    let mut with_crd = answer(&[json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "t"}})]);
+    let mut with_crd =
+        answer(&[json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "t"}})]);
     with_crd.crds = vec![crd.to_string()];
     w.answers(with_crd);
     let e = w.upgrade().await.unwrap_err();
-    assert!(matches!(&e, Error::NotGranted(n) if n.add == "helm.cluster-scoped-kinds = [\"CustomResourceDefinition\"]"), "{e:?}");
-    let wide = grants(json!({"charts": [w.chart.url], "namespaces": ["ns"], "cluster-scoped-kinds": ["CustomResourceDefinition"]}));
+    assert!(
+        matches!(&e, Error::NotGranted(n) if n.add == "helm.cluster-scoped-kinds = [\"CustomResourceDefinition\"]"),
+        "{e:?}"
+    );
+    let wide = grants(
+        json!({"charts": [w.chart.url], "namespaces": ["ns"], "cluster-scoped-kinds": ["CustomResourceDefinition"]}),
+    );
     let mut outcome = None;
     for _ in 0..5 {
-        match w.helm.upgrade(&call(Mode::Apply), &wide, &w.chart, &of("app"), "{}", Options::default()).await.unwrap() {
+        match w
+            .helm
+            .upgrade(&call(Mode::Apply), &wide, &w.chart, &of("app"), "{}", Options::default())
+            .await
+            .unwrap()
+        {
             Outcome::Done(release) => outcome = Some(release),
             Outcome::InProgress(why) => assert!(why.contains("things.example.org"), "{why}"),
         }

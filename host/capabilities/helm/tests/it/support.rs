@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use sutler_helm::{
-    ChartReference, EngineError, Grants, Helm, HelmConfig, Options, Outcome, RegistryConfig, Release, ReleaseReference,
-    RenderAnswer, RenderRequest, TemplateEngine,
+    ChartReference, EngineError, Grants, Helm, HelmConfig, Options, Outcome, RegistryConfig, Release,
+    ReleaseReference, RenderAnswer, RenderRequest, TemplateEngine,
 };
 use sutler_kubernetes::{ClusterConfig, Clusters, ClustersConfig};
 use sutler_model::{Application, Call, Effective, Identifier, Layer, Mode, Owner};
@@ -90,7 +90,12 @@ pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
 pub(crate) fn owner(application: &str) -> Owner {
     let id = |s: &str| Identifier::parse(s).unwrap();
     Owner {
-        application: Application { id: id(application), environment: id("prod"), tenant: Some(id("acme")), instance: None },
+        application: Application {
+            id: id(application),
+            environment: id("prod"),
+            tenant: Some(id("acme")),
+            instance: None,
+        },
         pair: "deployment/ksml".parse().unwrap(),
     }
 }
@@ -118,13 +123,20 @@ pub(crate) fn helm(
     let file = folder.join("kubeconfig");
     std::fs::write(&file, kubeconfig.unwrap_or_default()).unwrap();
     let cluster = ClusterConfig { kubeconfig: Some(file), ..ClusterConfig::default() };
-    let clusters = ClustersConfig { clusters: BTreeMap::from([("default".into(), cluster)]), ..ClustersConfig::default() };
-    let config: HelmConfig = serde_json::from_value(json!({"cache-folder": folder.join("charts"), "timeout-seconds": 5})).unwrap();
+    let clusters = ClustersConfig {
+        clusters: BTreeMap::from([("default".into(), cluster)]),
+        ..ClustersConfig::default()
+    };
+    let config: HelmConfig =
+        serde_json::from_value(json!({"cache-folder": folder.join("charts"), "timeout-seconds": 5})).unwrap();
     Helm::new(&config, registries, Arc::new(Clusters::new(&clusters).unwrap()), engine).unwrap()
 }
 
 pub(crate) fn engine() -> Arc<FakeEngine> {
-    Arc::new(FakeEngine { render: Mutex::new(Box::new(|_| Ok(RenderAnswer::default()))), requests: Mutex::default() })
+    Arc::new(FakeEngine {
+        render: Mutex::new(Box::new(|_| Ok(RenderAnswer::default()))),
+        requests: Mutex::default(),
+    })
 }
 
 /// Helm against another cluster than the emulated one, with one chart.
@@ -143,7 +155,12 @@ impl Elsewhere {
         let folder = tempfile::tempdir().unwrap();
         let plain = serde_json::from_value(json!({"plain-http": true})).unwrap();
         let engine = engine();
-        let helm = helm(folder.path(), &BTreeMap::from([(registry.host(), plain)]), Some(kubeconfig), engine.clone());
+        let helm = helm(
+            folder.path(),
+            &BTreeMap::from([(registry.host(), plain)]),
+            Some(kubeconfig),
+            engine.clone(),
+        );
         let chart = ChartReference { url: pushed.url, version: Some("1.0.0".into()), digest: None };
         Self { engine, helm, chart, _registry: registry, _folder: folder }
     }
@@ -169,7 +186,8 @@ impl World {
     pub(crate) async fn start() -> Self {
         let cluster = Emulator::start().await;
         cluster.seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}));
-        let Elsewhere { engine, helm, chart, _registry, _folder } = Elsewhere::start(cluster.kubeconfig()).await;
+        let Elsewhere { engine, helm, chart, _registry, _folder } =
+            Elsewhere::start(cluster.kubeconfig()).await;
         let grants = grants(json!({"charts": [chart.url], "namespaces": ["ns", "new"]}));
         Self { cluster, engine, helm, chart, grants, _registry, _folder }
     }
@@ -186,7 +204,11 @@ impl World {
         self.upgrade_with("{}", Options::default()).await
     }
 
-    pub(crate) async fn upgrade_with(&self, values: &str, options: Options) -> Result<Outcome, sutler_helm::Error> {
+    pub(crate) async fn upgrade_with(
+        &self,
+        values: &str,
+        options: Options,
+    ) -> Result<Outcome, sutler_helm::Error> {
         self.helm.upgrade(&call(Mode::Apply), &self.grants, &self.chart, &of("app"), values, options).await
     }
 
@@ -208,7 +230,12 @@ impl World {
     }
 
     pub(crate) fn writes(&self) -> Vec<String> {
-        self.cluster.requests().iter().filter(|r| r.writes()).map(|r| format!("{} {}", r.method, r.path)).collect()
+        self.cluster
+            .requests()
+            .iter()
+            .filter(|r| r.writes())
+            .map(|r| format!("{} {}", r.method, r.path))
+            .collect()
     }
 }
 

@@ -9,7 +9,13 @@ use sutler_model::Mode;
 use crate::server::{ALL, Server, call, grants};
 
 fn of(kind: &str, namespace: Option<&str>, name: &str) -> Reference {
-    Reference { cluster: None, api_version: "v1".into(), kind: kind.into(), namespace: namespace.map(Into::into), name: name.into() }
+    Reference {
+        cluster: None,
+        api_version: "v1".into(),
+        kind: kind.into(),
+        namespace: namespace.map(Into::into),
+        name: name.into(),
+    }
 }
 
 fn config_map(name: &str, namespace: Option<&str>) -> Value {
@@ -17,7 +23,12 @@ fn config_map(name: &str, namespace: Option<&str>) -> Value {
 }
 
 fn pods(namespace: Option<&str>) -> Selector {
-    Selector { api_version: "v1".into(), kind: "Pod".into(), namespace: namespace.map(Into::into), ..Selector::default() }
+    Selector {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        namespace: namespace.map(Into::into),
+        ..Selector::default()
+    }
 }
 
 #[tokio::test]
@@ -68,7 +79,8 @@ async fn a_namespace_does_not_smuggle_in_a_cluster_scoped_object() {
     let answer = k.apply(&call(Mode::Apply), &grants(ALL), None, &namespace.to_string(), true).await;
     assert!(matches!(&answer, Err(Error::Invalid(m)) if m.contains("cluster-scoped")), "{answer:?}");
     let cluster_wide = grants("kubernetes = [{ verbs = ['get', 'list', 'apply'], kinds = ['*'] }]");
-    let answer = k.apply(&call(Mode::Apply), &cluster_wide, None, &config_map("c", None).to_string(), true).await;
+    let answer =
+        k.apply(&call(Mode::Apply), &cluster_wide, None, &config_map("c", None).to_string(), true).await;
     assert!(matches!(&answer, Err(Error::Invalid(m)) if m.contains("lives in a namespace")), "{answer:?}");
     // A list without a namespace is of all namespaces, which that rule does not cover.
     let answer = k.list(&call(Mode::Plan), &cluster_wide, &pods(None)).await;
@@ -92,7 +104,14 @@ async fn names_are_checked_before_anything_is_sent() {
     let server = Server::default();
     let k = server.kubernetes().await;
     let any = grants("kubernetes = [{ verbs = ['get'], kinds = ['*'], namespaces = ['*'] }]");
-    for (ns, name) in [("acme/../kube-system", "c"), ("acme", "../../secrets/s"), ("acme", ".."), ("acme", "c?x=y"), ("acme", "c%2Fd"), ("", "c")] {
+    for (ns, name) in [
+        ("acme/../kube-system", "c"),
+        ("acme", "../../secrets/s"),
+        ("acme", ".."),
+        ("acme", "c?x=y"),
+        ("acme", "c%2Fd"),
+        ("", "c"),
+    ] {
         let answer = k.get(&call(Mode::Plan), &any, &of("ConfigMap", Some(ns), name)).await;
         assert!(matches!(answer, Err(Error::Invalid(_))), "{ns} {name}: {answer:?}");
     }
@@ -102,8 +121,11 @@ async fn names_are_checked_before_anything_is_sent() {
 #[tokio::test]
 async fn lists_page_and_hide_bookkeeping() {
     let server = Server::default();
-    server.put("/api/v1/namespaces/acme/pods", json!({"kind": "PodList", "metadata": {"continue": "next"},
-        "items": [{"metadata": {"name": "p", "managedFields": [1]}}]}));
+    server.put(
+        "/api/v1/namespaces/acme/pods",
+        json!({"kind": "PodList", "metadata": {"continue": "next"},
+        "items": [{"metadata": {"name": "p", "managedFields": [1]}}]}),
+    );
     let k = server.kubernetes().await;
     let mut selector = pods(Some("acme"));
     selector.labels = "app=x,tier in (a,b)".into();
@@ -113,7 +135,8 @@ async fn lists_page_and_hide_bookkeeping() {
     assert_eq!(page.items, vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})]);
     assert_eq!(server.last().query, "limit=7&labelSelector=app%3Dx%2Ctier%20in%20%28a%2Cb%29");
     // One name of a kind whose names are limited.
-    let one = grants("kubernetes = [{ verbs = ['list'], kinds = ['Pod'], namespaces = ['acme'], names = ['p'] }]");
+    let one =
+        grants("kubernetes = [{ verbs = ['list'], kinds = ['Pod'], namespaces = ['acme'], names = ['p'] }]");
     assert!(matches!(k.list(&call(Mode::Plan), &one, &selector).await, Err(Error::NotGranted(_))));
     selector.fields = "metadata.name=p".into();
     k.list(&call(Mode::Plan), &one, &selector).await.unwrap();
@@ -125,7 +148,13 @@ async fn manifests_have_limits() {
     let k = server.kubernetes().await;
     let mut large = config_map("c", Some("acme"));
     large["data"] = json!({"k": "x".repeat(MAX_MANIFEST_BYTES)});
-    for text in [large.to_string(), "[]".into(), "{".into(), "{}".into(), r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"c-"}}"#.into()] {
+    for text in [
+        large.to_string(),
+        "[]".into(),
+        "{".into(),
+        "{}".into(),
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"c-"}}"#.into(),
+    ] {
         let answer = k.apply(&call(Mode::Apply), &grants(ALL), None, &text, false).await;
         let Err(Error::Invalid(message)) = answer else { panic!("{answer:?}") };
         assert!(message.len() < 200, "{message}");
@@ -154,8 +183,11 @@ async fn can_i_is_grant_and_role() {
     let (call, all) = (call(Mode::Plan), grants(ALL));
     let c = of("ConfigMap", Some("acme"), "c");
     assert!(k.can_i(&call, &all, "apply", &c).await.unwrap());
-    assert_eq!(server.last().body["spec"]["resourceAttributes"], json!({"verb": "patch", "group": "", "version": "v1",
-        "resource": "configmaps", "namespace": "acme", "name": "c"}));
+    assert_eq!(
+        server.last().body["spec"]["resourceAttributes"],
+        json!({"verb": "patch", "group": "", "version": "v1",
+        "resource": "configmaps", "namespace": "acme", "name": "c"})
+    );
     let asked = server.requests().len();
     assert!(!k.can_i(&call, &all, "get", &of("Secret", Some("acme"), "s")).await.unwrap());
     assert!(!k.can_i(&call, &all, "impersonate", &c).await.unwrap());

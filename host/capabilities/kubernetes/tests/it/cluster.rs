@@ -32,9 +32,13 @@ async fn kubeconfigs_that_cannot_be_used() {
         (bad, None, "cannot be read"),
         (path, Some("other"), "context other"),
     ] {
-        let config = ClusterConfig { kubeconfig: Some(file), context: context.map(Into::into), timeout_seconds: 1 };
+        let config =
+            ClusterConfig { kubeconfig: Some(file), context: context.map(Into::into), timeout_seconds: 1 };
         let error = Cluster::connect("default", &config).await.unwrap_err();
-        assert!(matches!(&error, Error::Other { code: "kubeconfig", message } if message.contains(why)), "{error:?}");
+        assert!(
+            matches!(&error, Error::Other { code: "kubeconfig", message } if message.contains(why)),
+            "{error:?}"
+        );
         assert!(!error.to_string().contains("top-secret-token"));
     }
 }
@@ -46,7 +50,10 @@ async fn clusters_by_name() {
     std::fs::write(&path, kubeconfig(1)).unwrap();
     let good = ClusterConfig { kubeconfig: Some(path), ..ClusterConfig::default() };
     let bad = ClusterConfig { kubeconfig: Some(folder.path().join("none")), ..ClusterConfig::default() };
-    let config = ClustersConfig { default: "a".into(), clusters: BTreeMap::from([("a".into(), good), ("b".into(), bad)]) };
+    let config = ClustersConfig {
+        default: "a".into(),
+        clusters: BTreeMap::from([("a".into(), good), ("b".into(), bad)]),
+    };
     let clusters = Clusters::new(&config).unwrap();
     assert_eq!(clusters.get(None).await.unwrap().name(), "a");
     assert!(clusters.is_default(Some("a")) && !clusters.is_default(Some("b")));
@@ -69,14 +76,25 @@ fn configuration_keys() {
 async fn discovery_is_asked_once_and_again_for_a_new_kind() {
     let server = Server::default();
     let cluster = server.cluster().await;
-    let of = |kind: &str| Reference { cluster: None, api_version: "v1".into(), kind: kind.into(), namespace: Some("a".into()), name: "x".into() };
+    let of = |kind: &str| Reference {
+        cluster: None,
+        api_version: "v1".into(),
+        kind: kind.into(),
+        namespace: Some("a".into()),
+        name: "x".into(),
+    };
     for _ in 0..3 {
         assert_eq!(cluster.get(&of("ConfigMap")).await, Err(Error::NotFound));
     }
     let discoveries = || server.all_requests().iter().filter(|r| r.path == "/api/v1").count();
     assert_eq!(discoveries(), 1);
     assert!(cluster.get(&of("Widget")).await.is_err());
-    server.answer("GET", "/api/v1", 200, json!({"resources": [{"name": "widgets", "kind": "Widget", "namespaced": true}]}));
+    server.answer(
+        "GET",
+        "/api/v1",
+        200,
+        json!({"resources": [{"name": "widgets", "kind": "Widget", "namespaced": true}]}),
+    );
     assert_eq!(cluster.get(&of("Widget")).await, Err(Error::NotFound));
     assert_eq!(server.last().path, "/api/v1/namespaces/a/widgets/x");
     assert_eq!(discoveries(), 3);
@@ -102,7 +120,10 @@ async fn versions_as_helm_wants_them() {
             {"resource": "pods", "responseKind": kind("Pod"), "subresources": [{"subresource": "eviction", "responseKind": kind("Eviction")}]}]}]}]}));
     server.answer("GET", "/apis", 200, json!({"kind": "APIGroupDiscoveryList", "items": [
         {"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": [{"resource": "deployments", "responseKind": kind("Deployment")}]}]}]}));
-    assert_eq!(cluster.api_versions().await.unwrap(), ["apps/v1", "apps/v1/Deployment", "v1", "v1/Eviction", "v1/Pod"]);
+    assert_eq!(
+        cluster.api_versions().await.unwrap(),
+        ["apps/v1", "apps/v1/Deployment", "v1", "v1/Eviction", "v1/Pod"]
+    );
 }
 
 #[tokio::test]

@@ -24,7 +24,17 @@ fn ask<'a>(owner: &'a Owner, text: &'a str) -> Ask<'a> {
     };
     let name = Some(words.next().unwrap()).filter(|n| *n != "-");
     let cluster = words.next().unwrap_or("default");
-    Ask { verb, group, kind, scope, name, cluster, default_cluster: cluster == "default", owner, unowned: words.next().is_some() }
+    Ask {
+        verb,
+        group,
+        kind,
+        scope,
+        name,
+        cluster,
+        default_cluster: cluster == "default",
+        owner,
+        unowned: words.next().is_some(),
+    }
 }
 
 #[test]
@@ -83,8 +93,14 @@ fn the_suggestion_allows_the_call() {
         ("get Secret acme pw", "get Secret pw in namespace acme"),
         ("list apps/Deployment everywhere -", "list apps/Deployment in all namespaces"),
         ("delete Namespace - ns edge", "delete Namespace ns of cluster edge"),
-        ("delete Namespace - ns default unowned", "deleting Namespace ns, which another owner made or nobody,"),
-        ("apply ConfigMap a c edge unowned", "changing ConfigMap c in namespace a of cluster edge, which another owner made or nobody,"),
+        (
+            "delete Namespace - ns default unowned",
+            "deleting Namespace ns, which another owner made or nobody,",
+        ),
+        (
+            "apply ConfigMap a c edge unowned",
+            "changing ConfigMap c in namespace a of cluster edge, which another owner made or nobody,",
+        ),
     ] {
         let call = ask(&acme, call);
         let (told, add) = parse("kubernetes = []").unwrap().check(&call).unwrap_err();
@@ -101,7 +117,10 @@ fn what_is_no_rule() {
         ("kubernetes = [{ verbs = ['get'], kinds = ['pods'] }]", "is not a kind"),
         ("kubernetes = [{ verbs = ['update'], kinds = ['Pod'] }]", "unknown variant"),
         ("kubernetes = [{ verbs = ['get'], kinds = ['Pod'], namespace = ['a'] }]", "unknown field"),
-        ("kubernetes = [{ verbs = ['get'], kinds = ['Pod'], namespaces = ['{tenant}-{application}'] }]", "two placeholders"),
+        (
+            "kubernetes = [{ verbs = ['get'], kinds = ['Pod'], namespaces = ['{tenant}-{application}'] }]",
+            "two placeholders",
+        ),
         ("kubernetes = [{ kinds = ['Pod'] }]", "missing field"),
     ] {
         let error = parse(toml).unwrap_err().to_string();

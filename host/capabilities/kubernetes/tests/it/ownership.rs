@@ -16,7 +16,13 @@ unowned = true
 "#;
 
 fn of() -> Reference {
-    Reference { cluster: None, api_version: "v1".into(), kind: "ConfigMap".into(), namespace: Some("acme".into()), name: "c".into() }
+    Reference {
+        cluster: None,
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        namespace: Some("acme".into()),
+        name: "c".into(),
+    }
 }
 
 fn manifest() -> String {
@@ -73,7 +79,10 @@ async fn what_another_owner_made_is_refused() {
                 Err(Error::NotGranted(n)) => n.to_string(),
                 other => panic!("{other:?}"),
             };
-            assert!(text.contains("ConfigMap c in namespace acme") && text.contains("unowned = true"), "{text}");
+            assert!(
+                text.contains("ConfigMap c in namespace acme") && text.contains("unowned = true"),
+                "{text}"
+            );
         }
         assert!(server.requests().iter().all(|r| r.method == "GET"), "{:?}", server.requests());
     }
@@ -157,5 +166,8 @@ async fn an_object_that_is_replaced_in_between_is_a_conflict() {
         "message": "uid mismatch: the provided object specified uid u-1, and no existing object was found", "details": {}}));
     let k = server.kubernetes().await;
     let answer = k.apply(&call(Mode::Apply), &grants(ALL), None, &manifest(), true).await;
-    assert!(matches!(&answer, Err(Error::Conflict(c)) if c.first().is_some_and(|c| c.field == "metadata.uid")), "{answer:?}");
+    assert!(
+        matches!(&answer, Err(Error::Conflict(c)) if c.first().is_some_and(|c| c.field == "metadata.uid")),
+        "{answer:?}"
+    );
 }

@@ -96,11 +96,17 @@ fn discovery(path: &str) -> Option<Value> {
     let r = |name: &str, kind: &str, namespaced: bool| json!({"name": name, "kind": kind, "namespaced": namespaced});
     let resources = match path {
         "/api/v1" => json!([
-            r("pods", "Pod", true), r("pods/eviction", "Eviction", true), r("secrets", "Secret", true),
-            r("configmaps", "ConfigMap", true), r("namespaces", "Namespace", false),
-            r("serviceaccounts", "ServiceAccount", true), r("serviceaccounts/token", "TokenRequest", true),
+            r("pods", "Pod", true),
+            r("pods/eviction", "Eviction", true),
+            r("secrets", "Secret", true),
+            r("configmaps", "ConfigMap", true),
+            r("namespaces", "Namespace", false),
+            r("serviceaccounts", "ServiceAccount", true),
+            r("serviceaccounts/token", "TokenRequest", true),
         ]),
-        "/apis/apps/v1" => json!([r("deployments", "Deployment", true), r("deployments/scale", "Scale", true)]),
+        "/apis/apps/v1" => {
+            json!([r("deployments", "Deployment", true), r("deployments/scale", "Scale", true)])
+        }
         _ => return None,
     };
     Some(json!({"kind": "APIResourceList", "resources": resources}))
@@ -110,7 +116,8 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let bytes = to_bytes(body, 4 << 20).await.unwrap();
     let path = parts.uri.path().to_owned();
-    let content_type = parts.headers.get("content-type").map(|v| v.to_str().unwrap().to_owned()).unwrap_or_default();
+    let content_type =
+        parts.headers.get("content-type").map(|v| v.to_str().unwrap().to_owned()).unwrap_or_default();
     let recorded = Recorded {
         method: parts.method.to_string(),
         path: path.clone(),
@@ -144,7 +151,10 @@ fn objects(inner: &mut Inner, r: &Recorded) -> Response {
             None => status(404, "NotFound", path),
         },
         "POST" => {
-            let path = format!("{path}/{}", r.body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default());
+            let path = format!(
+                "{path}/{}",
+                r.body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+            );
             if inner.objects.contains_key(&path) {
                 return status(409, "AlreadyExists", &path);
             }
@@ -180,7 +190,12 @@ fn store(inner: &mut Inner, path: &str, mut object: Value, dry: bool) -> Respons
 pub(crate) fn owner(application: &str, tenant: &str) -> Owner {
     let id = |s: &str| Identifier::parse(s).unwrap();
     Owner {
-        application: Application { id: id(application), environment: id("prod"), tenant: Some(id(tenant)), instance: None },
+        application: Application {
+            id: id(application),
+            environment: id("prod"),
+            tenant: Some(id(tenant)),
+            instance: None,
+        },
         pair: "deployment/ksml".parse().unwrap(),
     }
 }

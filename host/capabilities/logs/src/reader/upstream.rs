@@ -86,7 +86,9 @@ impl Reader {
                     };
                     *current = Some((stamp, deliver));
                 }
-                None if is_refusal(&piece.bytes) || current.is_none() => return Err(End::Broken(refusal(&piece.bytes))),
+                None if is_refusal(&piece.bytes) || current.is_none() => {
+                    return Err(End::Broken(refusal(&piece.bytes)));
+                }
                 // Belongs to the line before, whose time stamp is counted already.
                 None => counts = false,
             }

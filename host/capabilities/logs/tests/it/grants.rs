@@ -31,7 +31,8 @@ async fn in_a_shared_namespace_only_the_owners_pods_are_asked_for() {
 async fn the_owners_label_is_added_to_a_selector() {
     let server = Server::default();
     let mut theirs = pod(vec![container("c").with(&[1])]);
-    theirs.labels = [("app", "x"), ("sutler.dev/owner", "somebody-else")].map(|(k, v)| (k.into(), v.into())).into();
+    theirs.labels =
+        [("app", "x"), ("sutler.dev/owner", "somebody-else")].map(|(k, v)| (k.into(), v.into())).into();
     let mut ours = theirs.clone();
     ours.labels.insert("sutler.dev/owner".into(), owner("acme").hash());
     server.set("connect/theirs", theirs);
@@ -51,7 +52,8 @@ async fn without_a_grant_nothing_is_sent() {
     let server = Server::default();
     let logs = server.logs().await;
     let granted = grants(&["namespaces = ['acme']"]);
-    let one = logs.stream(&call(), &granted, vec![source("acme"), source("other")], StreamOptions::default()).await;
+    let one =
+        logs.stream(&call(), &granted, vec![source("acme"), source("other")], StreamOptions::default()).await;
     let Err(Error::NotGranted(n)) = one.map(drop) else { panic!() };
     assert_eq!(n.what, "reading logs in namespace other");
     assert_eq!(n.add, r#"logs = { namespaces = ["other"] }"#);

@@ -1,7 +1,14 @@
 //! Logs against a small API server that cuts connections, rotates files and restarts containers.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 mod grants;
+mod real;
 mod server;
 mod stream;
 mod survive;

@@ -189,7 +189,8 @@ fn text(at: i64, line: &str, stamps: bool) -> String {
     if !stamps {
         return format!("{line}\n");
     }
-    let time = DateTime::from_timestamp(at.div_euclid(1_000_000_000), at.rem_euclid(1_000_000_000) as u32).unwrap();
+    let time =
+        DateTime::from_timestamp(at.div_euclid(1_000_000_000), at.rem_euclid(1_000_000_000) as u32).unwrap();
     format!("{} {line}\n", time.to_rfc3339_opts(SecondsFormat::Nanos, true))
 }
 
@@ -261,7 +262,11 @@ impl Serving {
                 self.over = true;
                 let mut inner = self.server.inner.lock().unwrap();
                 let Some(pod) = inner.pods.get_mut(&self.key) else { return };
-                let at_cut = pod.containers.iter_mut().find(|c| c.name == self.container).and_then(|c| c.at_cut.take());
+                let at_cut = pod
+                    .containers
+                    .iter_mut()
+                    .find(|c| c.name == self.container)
+                    .and_then(|c| c.at_cut.take());
                 if let Some(change) = at_cut {
                     change(pod);
                 }
@@ -296,7 +301,11 @@ impl Serving {
     }
 }
 
-async fn log(State(server): State<Server>, Path((ns, name)): Path<(String, String)>, Query(q): Options) -> Response {
+async fn log(
+    State(server): State<Server>,
+    Path((ns, name)): Path<(String, String)>,
+    Query(q): Options,
+) -> Response {
     let key = format!("{ns}/{name}");
     let on = |k: &str| q.get(k).is_some_and(|v| v == "true");
     let number = |k: &str| q.get(k).map(|v| v.parse::<usize>().unwrap());
@@ -316,9 +325,9 @@ async fn log(State(server): State<Server>, Path((ns, name)): Path<(String, Strin
     if previous && c.previous.is_none() {
         return status(400, "BadRequest", "previous terminated container not found");
     }
-    let since = q.get("sinceTime").map_or(i64::MIN, |t| {
-        DateTime::parse_from_rfc3339(t).unwrap().timestamp() * 1_000_000_000
-    });
+    let since = q
+        .get("sinceTime")
+        .map_or(i64::MIN, |t| DateTime::parse_from_rfc3339(t).unwrap().timestamp() * 1_000_000_000);
     let lines = if previous { c.previous.clone().unwrap() } else { c.lines.clone() };
     let at = number("tailLines").map_or(0, |n| lines.len().saturating_sub(n));
     server.open.fetch_add(1, Ordering::SeqCst);
@@ -347,7 +356,12 @@ async fn log(State(server): State<Server>, Path((ns, name)): Path<(String, Strin
 pub(crate) fn owner(tenant: &str) -> Owner {
     let id = |s: &str| Identifier::parse(s).unwrap();
     Owner {
-        application: Application { id: id("orders"), environment: id("prod"), tenant: Some(id(tenant)), instance: None },
+        application: Application {
+            id: id("orders"),
+            environment: id("prod"),
+            tenant: Some(id(tenant)),
+            instance: None,
+        },
         pair: "deployment/ksml".parse().unwrap(),
     }
 }

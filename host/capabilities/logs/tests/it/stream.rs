@@ -95,7 +95,10 @@ async fn options_as_the_kubelet_means_them() {
         (StreamOptions { limit_bytes: Some(38), ..base() }, vec!["a/c line 0"]),
         (StreamOptions { limit_bytes: Some(50), ..base() }, vec!["a/c line 0"]),
         (StreamOptions { limit_bytes: Some(72), ..base() }, vec!["a/c line 0", "a/c lin"]),
-        (StreamOptions { limit_bytes: Some(72), follow: true, tail_lines: Some(2), ..base() }, vec!["a/c line 2", "a/c lin"]),
+        (
+            StreamOptions { limit_bytes: Some(72), follow: true, tail_lines: Some(2), ..base() },
+            vec!["a/c line 2", "a/c lin"],
+        ),
     ] {
         let text = format!("{options:?}");
         let mut stream = open(&server, options.clone()).await;

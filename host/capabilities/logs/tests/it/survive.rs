@@ -26,7 +26,8 @@ async fn cut_anywhere_each_line_comes_once() {
                 // The second request begins a second earlier, so this cuts within what comes again, or soon after.
                 c.cuts = [first, 3, 6].into();
                 server.set("acme/a", pod(vec![c]));
-                let mut stream = open(&server, StreamOptions { follow: follows, ..StreamOptions::default() }).await;
+                let mut stream =
+                    open(&server, StreamOptions { follow: follows, ..StreamOptions::default() }).await;
                 assert_eq!(next(&mut stream, MILLIS.len()).await, want(MILLIS.len()), "cut after {first}");
                 server.change("acme/a", |p| {
                     p.containers[0].running = false;
@@ -129,7 +130,11 @@ async fn a_refusal_in_the_body_is_no_line() {
     for follows in [false, true] {
         let server = Server::default();
         let mut c = container("c").with(&[1, 2]);
-        c.refusals = ["unable to retrieve container logs for containerd://abc".into(), "unable to retrieve container logs for x\n".into()].into();
+        c.refusals = [
+            "unable to retrieve container logs for containerd://abc".into(),
+            "unable to retrieve container logs for x\n".into(),
+        ]
+        .into();
         server.set("acme/a", pod(vec![c]));
         let mut stream = open(&server, StreamOptions { follow: follows, ..StreamOptions::default() }).await;
         assert_eq!(next(&mut stream, 2).await, want(2));
@@ -147,7 +152,10 @@ async fn a_refusal_that_stays_is_a_gap() {
         let options = StreamOptions { follow: follows, ..StreamOptions::default() };
         let mut stream = logs.stream(&call(), &open_grants(), vec![source("acme")], options).await.unwrap();
         let gap = tokio::time::timeout(Duration::from_secs(30), stream.next()).await.unwrap().unwrap();
-        assert!(matches!(&gap, LogLine::Gap { reason, .. } if reason.contains("unable to retrieve")), "{gap:?}");
+        assert!(
+            matches!(&gap, LogLine::Gap { reason, .. } if reason.contains("unable to retrieve")),
+            "{gap:?}"
+        );
         if follows {
             let line = tokio::time::timeout(Duration::from_secs(30), stream.next()).await.unwrap().unwrap();
             assert!(matches!(&line, LogLine::Line { text, .. } if text == "line 0"), "{line:?}");

@@ -11,9 +11,11 @@ async fn the_last_lines_without_their_time_stamps() {
     let server = Server::default();
     server.set("acme/p", pod(vec![container("c").with(&[1, 2, 3, 4])]));
     let logs = server.logs().await;
-    let tail = async |options: TailOptions| logs.tail(&call(), &open_grants(), None, "acme", "p", &options).await;
+    let tail =
+        async |options: TailOptions| logs.tail(&call(), &open_grants(), None, "acme", "p", &options).await;
     assert_eq!(tail(TailOptions::default()).await.unwrap(), ["line 0", "line 1", "line 2", "line 3"]);
-    let two = TailOptions { tail_lines: 2, since: Some(Duration::from_millis(1500)), ..TailOptions::default() };
+    let two =
+        TailOptions { tail_lines: 2, since: Some(Duration::from_millis(1500)), ..TailOptions::default() };
     assert_eq!(tail(two).await.unwrap(), ["line 2", "line 3"]);
     assert!(server.requests().last().unwrap().contains("sinceSeconds=2"), "{:?}", server.requests());
     // 7 bytes a line with its newline.
