@@ -66,6 +66,22 @@ enum End {
     Done,
 }
 
+impl End {
+    /// What went wrong, where something did.
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::Broken(why) => Some(why.clone()),
+            Self::Refused(e) => Some(e.to_string()),
+            Self::Clean | Self::Lost { .. } | Self::Idle | Self::Done => None,
+        }
+    }
+
+    /// The container has no log: it never ran.
+    const fn is_no_log(&self) -> bool {
+        matches!(self, Self::Refused(Error::Invalid(_) | Error::NotFound))
+    }
+}
+
 /// What the pod says about the container.
 enum Look {
     Gone,
@@ -152,13 +168,12 @@ impl Reader {
                 rounds = 0;
                 self.gap_told = false;
             }
-            let why = match &end {
+            match &end {
                 End::Done => return self.flush().await,
                 End::Refused(Error::Forbidden(why)) => return self.gap(None, why.clone()).await,
-                End::Broken(why) => Some(why.clone()),
-                End::Refused(e) => Some(e.to_string()),
-                End::Clean | End::Idle | End::Lost { .. } => None,
-            };
+                _ => {}
+            }
+            let why = end.why();
             let clean = matches!(end, End::Clean);
             if !matches!(end, End::Refused(_)) {
                 intact = clean;
@@ -167,7 +182,7 @@ impl Reader {
                 Look::Gone => return self.gone(intact, why).await,
                 Look::Over if clean => return self.settle().await,
                 // It never ran, and never will.
-                Look::Over if matches!(end, End::Refused(Error::Invalid(_) | Error::NotFound)) => {
+                Look::Over if end.is_no_log() => {
                     return Ok(());
                 }
                 Look::Over if rounds >= TRIES => {
