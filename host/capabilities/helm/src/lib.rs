@@ -2,6 +2,7 @@
 //! (an engine does, given from outside), never waits for objects, and never touches what another owner made.
 
 mod archive;
+mod asked;
 mod capability;
 mod chart;
 mod config;

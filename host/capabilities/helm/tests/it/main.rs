@@ -9,3 +9,4 @@ mod real;
 mod registry;
 mod release;
 mod support;
+mod uninstall;

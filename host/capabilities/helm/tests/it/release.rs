@@ -7,7 +7,7 @@ use sutler_testkit::cluster::Fault;
 
 use crate::support::{World, answer, call, config_map, deployment, done, grants, of, owner};
 
-fn secret_names(w: &World) -> Vec<String> {
+pub(crate) fn secret_names(w: &World) -> Vec<String> {
     let all = w.cluster.objects();
     let helm = all.iter().filter(|o| o["type"] == "helm.sh/release.v1");
     helm.map(|o| {
@@ -290,79 +290,6 @@ async fn history_is_pruned() {
     }
     let history = w.helm.history(&call(Mode::Inspect), &w.grants, &of("app")).await.unwrap();
     assert_eq!(history.iter().map(|r| r.revision).collect::<Vec<_>>(), [3, 4, 5]);
-}
-
-#[tokio::test]
-async fn uninstall() {
-    let w = World::start().await;
-    let mut kept = config_map("kept", "1");
-    kept["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
-    w.installed(&[config_map("a", "1"), kept, deployment("d", 1), config_map("gone", "1")]).await;
-    // Kept by somebody who set the policy on the live object.
-    let mut live = w.cluster.object("ConfigMap", "ns", "a").unwrap();
-    live["metadata"]["annotations"]["helm.sh/resource-policy"] = json!("keep");
-    w.cluster.seed(live);
-    // Another release took this one over.
-    let mut taken = w.cluster.object("ConfigMap", "ns", "gone").unwrap();
-    taken["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("other");
-    w.cluster.seed(taken);
-    w.cluster.forget_requests();
-    let release = done(w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await.unwrap());
-    assert_eq!(
-        (release.status, release.description.as_str()),
-        (Status::Uninstalled, "Uninstallation complete")
-    );
-    assert_eq!(
-        w.writes(),
-        [
-            "PUT /api/v1/namespaces/ns/secrets/sh.helm.release.v1.app.v1",
-            "DELETE /apis/apps/v1/namespaces/ns/deployments/d",
-            "DELETE /api/v1/namespaces/ns/secrets/sh.helm.release.v1.app.v1",
-        ]
-    );
-    for name in ["kept", "a", "gone"] {
-        assert!(w.cluster.object("ConfigMap", "ns", name).is_some(), "{name}");
-    }
-    assert_eq!(
-        w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await,
-        Err(Error::NotFound)
-    );
-    assert_eq!(w.helm.get(&call(Mode::Inspect), &w.grants, &of("app")).await, Err(Error::NotFound));
-}
-
-#[tokio::test]
-async fn uninstall_with_history_and_back() {
-    let w = World::start().await;
-    w.installed(&[config_map("a", "1")]).await;
-    w.installed(&[config_map("a", "2")]).await;
-    done(w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), true).await.unwrap());
-    assert_eq!(
-        secret_names(&w),
-        ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 uninstalled"]
-    );
-    let release = w.installed(&[config_map("a", "3")]).await;
-    assert_eq!((release.revision, release.description.as_str()), (3, "Install complete"));
-    assert_eq!(
-        secret_names(&w),
-        [
-            "sh.helm.release.v1.app.v1 superseded",
-            "sh.helm.release.v1.app.v2 superseded",
-            "sh.helm.release.v1.app.v3 deployed"
-        ]
-    );
-}
-
-#[tokio::test]
-async fn an_uninstall_that_was_cut_off_goes_on() {
-    let w = World::start().await;
-    w.installed(&[config_map("a", "1"), deployment("d", 1)]).await;
-    w.cluster.fail_next_matching("DELETE /api/v1/namespaces/ns/configmaps/a", Fault::Status(500));
-    w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await.unwrap_err();
-    assert_eq!(secret_names(&w), ["sh.helm.release.v1.app.v1 uninstalling"]);
-    assert!(matches!(w.upgrade().await, Err(Error::Pending(_))));
-    done(w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await.unwrap());
-    assert!(w.cluster.object("ConfigMap", "ns", "a").is_none());
-    assert_eq!(secret_names(&w), Vec::<String>::new());
 }
 
 #[tokio::test]
