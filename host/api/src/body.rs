@@ -23,6 +23,7 @@ pub(crate) async fn read(parts: &Parts, body: Body, config: &ApiConfig) -> Resul
         .and_then(|v| v.to_str().ok())
         .and_then(|v| v.parse::<u64>().ok());
     if said.is_some_and(|n| n > config.max_body_bytes as u64) {
+        drain(body, config).await;
         return Err(too_large());
     }
     let collected =
@@ -39,6 +40,23 @@ pub(crate) async fn read(parts: &Parts, body: Body, config: &ApiConfig) -> Resul
     };
     check(&bytes, config.max_depth)?;
     Ok(bytes)
+}
+
+/// Reads on for a while what will not be used: a client that is still sending when the connection closes never sees
+/// the answer. Bounded, so that nobody is made to read without end.
+async fn drain(mut body: Body, config: &ApiConfig) {
+    let most = config.max_body_bytes.saturating_mul(4);
+    let reading = async {
+        let mut read = 0_usize;
+        while let Some(Ok(frame)) = body.frame().await {
+            read = read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+            if read > most {
+                return;
+            }
+        }
+    };
+    // Running out of time only means that the answer is sent now.
+    let _ = tokio::time::timeout(config.body_timeout().min(std::time::Duration::from_secs(5)), reading).await;
 }
 
 /// A browser can send other media types to any site without asking; JSON it cannot.

@@ -77,6 +77,10 @@ impl LogsQuery {
             options.tail_lines = None;
         }
         let timestamps = fields.flag("timestamps")?;
+        // An application's logs are asked for by people who know no resource: most have one, of this name.
+        if fields.resources.is_empty() {
+            fields.resources.extend(Identifier::parse("main").ok());
+        }
         Ok(Self { pair, application, resources: fields.resources, options, timestamps })
     }
 

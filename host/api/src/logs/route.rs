@@ -43,7 +43,7 @@ const BATCH: usize = 256;
         ("environment" = String, Query, description = "Of the application"),
         ("tenant" = Option<String>, Query, description = "Of the application"),
         ("instance" = Option<String>, Query, description = "Of the application"),
-        ("resource" = Option<String>, Query, description = "Only this resource; may be repeated"),
+        ("resource" = Option<String>, Query, description = "The resource, `main` when left out; may be repeated"),
         ("follow" = Option<bool>, Query, description = "Go on with lines as they come"),
         ("previous" = Option<bool>, Query, description = "The containers before their last restart"),
         ("container" = Option<String>, Query, description = "Only this container"),

@@ -44,7 +44,9 @@ impl Default for HelmConfig {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RegistryConfig {
+    /// Who signs in; with a password.
     pub username: Option<String>,
+    /// The password itself; better in a file or a variable.
     #[schemars(with = "Option<String>")]
     pub password: Option<Secret>,
     /// File that holds the password.

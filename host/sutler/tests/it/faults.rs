@@ -38,7 +38,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("save-forever", "apply", "needs-operations"),
     ("wait-forever", "apply", "needs-operations"),
     ("bad-state", "apply", "plugin-broke-contract"),
-    ("huge-state", "apply", "plugin-broke-contract"),
+    ("huge-state", "apply", "plugin-fault"),
     ("empty", "plan", "plugin-broke-contract"),
     ("empty", "apply", "plugin-broke-contract"),
     ("empty", "inspect", "plugin-broke-contract"),

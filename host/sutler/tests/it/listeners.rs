@@ -32,7 +32,7 @@ async fn tokens_decide() {
     let as_caller = |token: &str| world.api().with_token(token);
     assert_eq!(world.api().post("/plan", &body).await.status, 401);
     assert_eq!(as_caller("wrong").post("/plan", &body).await.status, 401);
-    assert_eq!(as_caller("operator-token").post("/plan", &body).await.status, 401);
+    assert_eq!(as_caller("operator-token").post("/plan", &body).await.status, 403);
     assert_eq!(as_caller("caller-token").post("/plan", &body).await.status, 200);
     let other =
         SampleRequest::new("tool/hostile").application("tenant", "globex").create(json!({"do": "ok"})).body();
@@ -45,7 +45,7 @@ async fn tokens_decide() {
     );
     let admin = world.admin();
     assert_eq!(admin.get("/plugins").await.status, 401);
-    assert_eq!(admin.clone().with_token("caller-token").get("/plugins").await.status, 401);
+    assert_eq!(admin.clone().with_token("caller-token").get("/plugins").await.status, 403);
     assert_eq!(admin.with_token("operator-token").get("/plugins").await.status, 200);
     let log = world.host.log_lines().join("\n");
     assert!(!log.contains("caller-token") && !log.contains("operator-token"));

@@ -21,7 +21,7 @@ async fn what_is_wrong_with_a_registry_is_said() {
     world.registry.push_chart(&chart(), "charts/ksml").unwrap();
     for (how, word) in [
         (Misbehaviour::WrongDigest, "digest"),
-        (Misbehaviour::DropBlob, "blob"),
+        (Misbehaviour::DropBlob, "404 for the content"),
         (Misbehaviour::Status(503), "503"),
         (Misbehaviour::NotARegistry, "registry"),
     ] {
