@@ -21,9 +21,16 @@ pub struct Config {
     pub values: serde_json::Map<String, Value>,
     /// `repository:tag` or `repository@sha256:…`; the chart's own where it is left out.
     pub image: Option<String>,
+    /// Whether an apply takes back fields that somebody else changed meanwhile; otherwise it fails with `conflict`.
+    #[serde(default = "yes")]
+    pub force_conflicts: bool,
     /// Before `topic.pattern` and its like: `axual.` for charts that want it.
     #[serde(default)]
     pub pattern_prefix: String,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 fn per_tenant() -> String {

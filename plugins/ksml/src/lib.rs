@@ -179,7 +179,9 @@ fn install(
     {
         return Ok(Progress::wait(Step::Release, PAUSE, what));
     }
-    match helm::upgrade(&config.chart(), at, &values, Options::default())? {
+    // What a person changed by hand is taken back, unless the operator would rather hear of it.
+    let options = Options { force_conflicts: config.force_conflicts, ..Options::default() };
+    match helm::upgrade(&config.chart(), at, &values, options)? {
         Outcome::Done(_) => Ok(Progress::Next(Step::Ready { before })),
         Outcome::InProgress(what) => Ok(Progress::wait(Step::Release, PAUSE, what)),
     }

@@ -41,6 +41,8 @@ pub struct Target {
 
 impl Target {
     fn client(&self) -> Result<Client, PushError> {
+        // Whoever comes first installs the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder().no_proxy();
         if let Some(pem) = &self.ca {
             builder = builder.tls_certs_only([reqwest::Certificate::from_pem(pem)?]);
