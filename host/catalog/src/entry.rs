@@ -124,6 +124,8 @@ impl GrantTable {
 }
 
 type Scope<'a> = Option<(&'a String, &'a ScopeConfig)>;
+/// A scope with how its layer is called.
+type Scoped<'a> = (Scope<'a>, fn(String) -> Layer);
 
 fn grant_set(
     plugin: &PluginName,
@@ -134,7 +136,7 @@ fn grant_set(
     fn layers<G: Clone + Default>(
         plugin: &PluginName,
         own: &CapabilityGrants,
-        scopes: [(Scope<'_>, fn(String) -> Layer); 2],
+        scopes: [Scoped<'_>; 2],
         of: fn(&CapabilityGrants) -> &Option<G>,
     ) -> Effective<G> {
         let mut out =
@@ -148,8 +150,7 @@ fn grant_set(
         }
         Effective::new(out)
     }
-    let scopes: [(Scope<'_>, fn(String) -> Layer); 2] =
-        [(instance, Layer::Instance), (tenant, Layer::Tenant)];
+    let scopes: [Scoped<'_>; 2] = [(instance, Layer::Instance), (tenant, Layer::Tenant)];
     GrantSet {
         kubernetes: layers(plugin, own, scopes, |g| &g.kubernetes),
         helm: layers(plugin, own, scopes, |g| &g.helm),

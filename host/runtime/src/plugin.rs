@@ -32,7 +32,7 @@ pub struct PluginSettings {
 /// Why a call gave no answer of the plugin.
 #[derive(Debug)]
 pub enum RunError {
-    Fault(Fault),
+    Fault(Box<Fault>),
     /// No sandbox is free: of this plugin, or of the host.
     Overloaded {
         what: String,
@@ -185,11 +185,11 @@ impl Plugin {
                 }
             },
         };
-        Err(RunError::Fault(fault))
+        Err(RunError::Fault(Box::new(fault)))
     }
 
     fn checked<T>(&self, mode: Mode, result: Result<T, Broken>) -> Result<T, RunError> {
-        result.map_err(|b| RunError::Fault(faults::new(self.name.as_str(), mode, FaultKind::Contract, b.0)))
+        result.map_err(|b| RunError::Fault(Box::new(self.fault(mode, FaultKind::Contract, b.0))))
     }
 
     /// Refuses an answer that is larger than the plugin may give.
@@ -198,7 +198,7 @@ impl Plugin {
             return Ok(());
         }
         let text = format!("its answer has {bytes} bytes; {} KiB are allowed", self.limits.output_kib);
-        Err(RunError::Fault(faults::new(self.name.as_str(), mode, FaultKind::Output, text)))
+        Err(RunError::Fault(Box::new(self.fault(mode, FaultKind::Output, text))))
     }
 
     async fn within<T>(

@@ -1,5 +1,13 @@
 //! The built binary from outside: over HTTP and on its command line.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
+
 mod bad_input;
 mod catalog;
 mod cli;

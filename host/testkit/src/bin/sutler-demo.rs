@@ -1,6 +1,12 @@
 //! The demonstration: a whole life of a KSML application over HTTP, each request and answer printed.
 //! On embedded parts it proves nothing about a real cluster, and says so.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "a program for people; only JSON is indexed, by name"
+)]
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -80,4 +80,3 @@ async fn an_uninstall_that_was_cut_off_goes_on() {
     assert!(w.cluster.object("ConfigMap", "ns", "a").is_none());
     assert_eq!(secret_names(&w), Vec::<String>::new());
 }
-
