@@ -206,4 +206,25 @@ mod tests {
         assert!(c.server.listen.ip().is_loopback() && c.server.admin_listen.ip().is_loopback());
         assert!(c.kubernetes.is_none());
     }
+
+    #[test]
+    fn every_configuration_that_is_shown_is_one() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+        let blocks: Vec<&str> =
+            readme.split("```toml\n").skip(1).map(|b| b.split("```").next().unwrap_or_default()).collect();
+        assert!(!blocks.is_empty());
+        for b in blocks {
+            load(b).unwrap();
+        }
+        let mut seen = 0;
+        for case in std::fs::read_dir(root.join("examples")).unwrap() {
+            let file = case.unwrap().path().join("sutler.toml");
+            if file.is_file() {
+                Config::load(Some(&file)).unwrap();
+                seen += 1;
+            }
+        }
+        assert!(seen >= 3, "{seen} examples");
+    }
 }

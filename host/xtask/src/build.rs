@@ -8,21 +8,14 @@ use crate::process::call;
 use crate::project::Project;
 use crate::{engine, guests};
 
-/// What a build left behind.
-pub struct Built {
-    /// The host's binary.
-    pub host: PathBuf,
-}
-
-pub fn everything(project: &Project, release: bool) -> Result<Built> {
+pub fn everything(project: &Project, release: bool) -> Result<()> {
     let engine = engine::build(project)?;
     let plugins = guests::build(project, None)?;
-    let host = host(project, &engine, release)?;
-    println!("host:    {}", host.display());
+    println!("host:    {}", host(project, &engine, release)?.display());
     for plugin in &plugins {
         println!("plugin:  {}", plugin.display());
     }
-    Ok(Built { host })
+    Ok(())
 }
 
 pub fn host(project: &Project, engine: &std::path::Path, release: bool) -> Result<PathBuf> {

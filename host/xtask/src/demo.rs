@@ -1,5 +1,8 @@
 //! The demonstration: builds what is needed, then hands over to the testkit's `sutler-demo`.
 
+use std::path::Path;
+use std::process::Command;
+
 use anyhow::Result;
 
 use crate::DemoArgs;
@@ -9,21 +12,27 @@ use crate::project::Project;
 
 pub fn run(project: &Project, args: &DemoArgs) -> Result<()> {
     println!("First everything is built, once: the wasm target, Helm's engine (Go), the plugins, the host.");
-    let built = build::everything(project, false)?;
-    let mut demo = std::process::Command::new(project.target.join("debug/sutler-demo"));
+    build::everything(project, false)?;
+    let real = args.cluster.as_deref().zip(args.registry.as_deref());
+    call(command(project, real)?.args(args.keep.then_some("--keep")))
+}
+
+/// With what is built already, on embedded parts or on a real cluster and registry.
+pub fn show(project: &Project, real: Option<(&Path, &str)>) -> Result<()> {
+    call(&mut command(project, real)?)
+}
+
+fn command(project: &Project, real: Option<(&Path, &str)>) -> Result<Command> {
+    let binaries = project.target.join("debug");
+    let mut demo = Command::new(binaries.join("sutler-demo"));
+    demo.env("SUTLER_BIN", binaries.join("sutler"));
     demo.arg("--plugins").arg(project.target.join("plugins"));
     demo.arg("--chart").arg(project.root.join("examples/charts/ksml"));
-    if let (Some(cluster), Some(registry)) = (&args.cluster, &args.registry) {
+    if let Some((cluster, registry)) = real {
         let program = project.target.join("ksml-runner");
-        call(
-            std::process::Command::new(project.root.join("host/testkit/images/ksml-runner/build.sh"))
-                .arg(&program),
-        )?;
-        demo.arg("--cluster").arg(cluster).arg("--registry").arg(registry).arg("--program").arg(program);
+        let script = project.root.join("host/testkit/images/ksml-runner/build.sh");
+        call(Command::new(script).arg(&program))?;
+        demo.arg("--cluster").arg(cluster).args(["--registry", registry]).arg("--program").arg(program);
     }
-    if args.keep {
-        demo.arg("--keep");
-    }
-    demo.env("SUTLER_BIN", &built.host);
-    call(&mut demo)
+    Ok(demo)
 }

@@ -49,6 +49,18 @@ pub fn build(project: &Project, only: Option<&str>) -> Result<Vec<PathBuf>> {
     Ok(components)
 }
 
+/// The components of a crate that is not one of the project's.
+pub fn build_folder(project: &Project, folder: &Path) -> Result<Vec<PathBuf>> {
+    let manifest = fs::canonicalize(folder.join("Cargo.toml"))
+        .with_context(|| format!("there is no crate in {}", folder.display()))?;
+    let guests = guests(&manifest)?;
+    if guests.is_empty() {
+        bail!("{} has no target of type cdylib", manifest.display());
+    }
+    compile(project, &sysroot::compiler(project)?, &manifest, &guests)?;
+    guests.iter().map(|guest| component(project, guest)).collect()
+}
+
 /// A plugin that was renamed or removed must not be served any more.
 fn remove_others(project: &Project, components: &[PathBuf]) -> Result<()> {
     let folder = project.target.join("plugins");

@@ -37,6 +37,9 @@ enum Chore {
         /// Only the crate of this name
         #[arg(long)]
         only: Option<String>,
+        /// A crate of yours, anywhere, instead of the project's
+        #[arg(long, value_name = "FOLDER", conflicts_with = "only")]
+        folder: Option<PathBuf>,
     },
     /// Build Helm's engine into target/helm-engine.wasm.zst (cached by content)
     BuildEngine,
@@ -113,8 +116,12 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> anyhow::Result<()> {
     let project = Project::find()?;
     match chore {
-        Chore::BuildGuests { only } => {
-            for component in guests::build(&project, only.as_deref())? {
+        Chore::BuildGuests { only, folder } => {
+            let components = match folder {
+                Some(folder) => guests::build_folder(&project, &folder)?,
+                None => guests::build(&project, only.as_deref())?,
+            };
+            for component in components {
                 println!("{}", component.display());
             }
             Ok(())
@@ -123,7 +130,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
             println!("{}", engine::build(&project)?.display());
             Ok(())
         }
-        Chore::Build { release } => build::everything(&project, release).map(drop),
+        Chore::Build { release } => build::everything(&project, release),
         Chore::Demo(args) => demo::run(&project, &args),
         Chore::Tidy => tidy::run(&project),
         Chore::Test { real, only } => test::run(&project, real, &only),

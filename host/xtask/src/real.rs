@@ -47,6 +47,12 @@ fn state(part: &str) -> PathBuf {
 }
 
 impl World {
+    /// What tests are told under this name.
+    pub fn value(&self, name: &str) -> Result<&str> {
+        let found = self.env.iter().find(|(n, _)| n == name);
+        found.map(|(_, value)| value.as_str()).with_context(|| format!("the world has no {name}"))
+    }
+
     pub fn start(project: &Project, binary: &Path) -> Result<Self> {
         let mut world = Self { scripts: scripts(project), env: Vec::new(), keep: false };
         fs::create_dir_all(state(""))?;

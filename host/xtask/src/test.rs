@@ -11,7 +11,7 @@ use crate::project::Project;
 use crate::real::background::Build;
 use crate::real::{World, packages};
 use crate::soak::nextest;
-use crate::{build, docs, engine, guests, tidy, tools};
+use crate::{build, demo, docs, engine, guests, tidy, tools};
 use stages::Stages;
 
 /// Tests that need the real world carry this in their names.
@@ -87,6 +87,12 @@ fn real_tests(project: &Project, stages: &mut Stages, kubernetes: Build) {
             let mut command = nextest(project)?;
             command.envs(world.env.iter().map(|(name, value)| (name, value)));
             call(command.args(["--workspace", "--no-fail-fast", "--profile", "real", "-E", REAL]))
+        });
+    }
+    if let Some(world) = &world {
+        stages.run("real: demonstration", || {
+            let registry = format!("http://{}", world.value("SUTLER_REAL_REGISTRY")?);
+            demo::show(project, Some((world.value("KUBECONFIG")?.as_ref(), &registry)))
         });
     }
     stages.run("real: cluster and registries down", || {

@@ -18,3 +18,4 @@ mod listeners;
 mod real_life;
 mod registry;
 mod support;
+mod wasi;
