@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::process::call;
 use crate::project::Project;
-use crate::{engine, tools};
+use crate::{engine, guests, tools};
 
 #[derive(Args)]
 pub struct SoakArgs {
@@ -52,9 +52,15 @@ pub fn nextest(project: &Project) -> Result<Command> {
     Ok(command)
 }
 
+/// Everything in release mode, so that a figure is of what ships.
 pub fn bench(project: &Project, args: &[String]) -> Result<()> {
     let engine = engine::build(project)?;
+    guests::build(project, None)?;
     let mut cargo = project.cargo_with(&engine);
-    cargo.args(["run", "--release", "--package", "sutler-bench", "--"]).args(args);
-    call(&mut cargo)
+    call(cargo.args(["build", "--release", "--package", "sutler", "--package", "sutler-bench"]))?;
+    let built = project.target.join("release");
+    let mut bench = Command::new(built.join("sutler-bench"));
+    bench.args(args).current_dir(&project.root);
+    bench.env("SUTLER_HELM_ENGINE", engine).env("CARGO_TARGET_DIR", &project.target);
+    call(bench.env("SUTLER_BIN", built.join("sutler")))
 }
