@@ -53,11 +53,13 @@ impl Lines {
                 buffer.extend_from_slice(part);
             }
             if part.ends_with(b"\n") {
-                let line = String::from_utf8_lossy(buffer);
+                let text = String::from_utf8_lossy(buffer);
+                let line: String =
+                    text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
                 match left.checked_sub(line.len()) {
                     Some(l) => {
                         *left = l;
-                        tracing::info!(event = "plugin-output", plugin = %self.plugin, "{}", line.trim_end());
+                        tracing::info!(event = "plugin-output", plugin = %self.plugin, "{line}");
                     }
                     None => *left = 0,
                 }

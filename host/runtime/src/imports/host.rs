@@ -10,18 +10,20 @@ use crate::sandbox::State;
 const RANDOM_MAX: u32 = 4_096;
 /// One message; what is longer is cut.
 const MESSAGE_MAX: usize = 8 << 10;
+const REDACTED: &str = "[redacted]";
 
 impl types::Host for State {}
 
 impl State {
-    /// What the guest wants to log, without the secrets that it was given.
+    /// What the guest wants to log, on one line and without the secrets that it was given, also where JSON writes
+    /// them otherwise. Secrets go before anything is cut, so that no half of one stays.
     fn redact(&self, text: &str) -> String {
-        let cut: String = text.chars().take(MESSAGE_MAX).collect();
-        self.seen_secrets
-            .values()
-            .map(Secret::expose)
-            .filter(|s| !s.is_empty())
-            .fold(cut, |t, secret| t.replace(secret, "[redacted]"))
+        let mut out = text.to_owned();
+        for secret in self.seen_secrets.values().map(Secret::expose).filter(|s| !s.is_empty()) {
+            let quoted = serde_json::Value::from(secret).to_string();
+            out = out.replace(secret, REDACTED).replace(quoted.trim_matches('"'), REDACTED);
+        }
+        out.chars().take(MESSAGE_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
     }
 }
 

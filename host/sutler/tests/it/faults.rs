@@ -202,6 +202,34 @@ async fn what_is_not_granted_is_named() {
 }
 
 #[tokio::test]
+async fn a_tenants_own_limits_hold_besides_the_plugins() {
+    let table = "verbs = [\"get\"]\nkinds = [\"ConfigMap\"]\nnamespaces = [\"elsewhere\"]\n";
+    let config = format!(
+        "{GRANTS}\n[[tenants.acme.grants.kubernetes]]\n{table}\n[[instances.emea.grants.kubernetes]]\n{table}"
+    );
+    let world = Wanted::new().plugin("hostile").config(&config).start().await;
+    for (tenant, instance, says) in [
+        ("acme", None, "not-granted: get ConfigMap"),
+        ("globex", None, "not-found"),
+        ("globex", Some("emea"), "not-granted: get ConfigMap"),
+        ("globex", Some("apac"), "not-found"),
+    ] {
+        let settings = json!({"do": "other-tenant-namespace", "namespace": format!("t-{tenant}")});
+        let mut request = SampleRequest::new("tool/hostile").application("tenant", tenant);
+        if let Some(i) = instance {
+            request = request.application("instance", i);
+        }
+        let plan = world.post("/plan", &request.create(settings).body()).await.json;
+        let warning = plan["changes"][0]["warnings"][0].as_str().unwrap_or_default();
+        assert!(warning.starts_with(says), "{tenant} {instance:?}: {plan}");
+        if warning.starts_with("not-granted") {
+            let layer = if instance.is_some() { "[instances.emea.grants]" } else { "[tenants.acme.grants]" };
+            assert!(warning.contains(layer), "{warning}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn reading_calls_cannot_write() {
     let world = world().await;
     let before = world.cluster.resource_version();
