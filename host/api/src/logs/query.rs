@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use chrono::{DateTime, TimeDelta};
+use chrono::{DateTime, Datelike as _, FixedOffset, SecondsFormat, TimeDelta, Timelike as _};
 use sutler_logs::{Since, StreamOptions};
 use sutler_model::{Application, Identifier, Inquiry, Known, Pair, RequestId};
 
@@ -34,6 +34,9 @@ const KNOWN: [&str; 16] = [
 
 /// What a resumed stream reads again: lines of containers that were behind the one whose line came last.
 const OVERLAP: TimeDelta = TimeDelta::seconds(10);
+
+/// The largest number that Kubernetes reads.
+const MOST: u64 = i64::MAX.unsigned_abs();
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LogsQuery {
@@ -104,7 +107,13 @@ impl LogsQuery {
 fn resume(id: &str) -> Option<String> {
     let time = id.split('/').nth(2)?;
     let time = DateTime::parse_from_rfc3339(time).ok()?.checked_sub_signed(OVERLAP)?;
-    Some(time.to_rfc3339_opts(chrono::SecondsFormat::Nanos, true))
+    readable(&time).then(|| time.to_rfc3339_opts(SecondsFormat::Nanos, true))
+}
+
+/// Whether Kubernetes can read it, in UTC too: it knows neither leap seconds nor years without four digits.
+fn readable(time: &DateTime<FixedOffset>) -> bool {
+    let years = [time.year(), time.to_utc().year()];
+    time.nanosecond() < 1_000_000_000 && years.iter().all(|y| (0..=9999).contains(y))
 }
 
 struct Fields {
@@ -162,8 +171,9 @@ impl Fields {
     }
 
     fn number(&mut self, name: &'static str, least: u64) -> Result<Option<u64>, Refusal> {
-        let rule = || bad(name, format!("{name} is a whole number from {least}"));
-        self.values.remove(name).map(|v| v.parse().ok().filter(|n| *n >= least).ok_or_else(rule)).transpose()
+        let rule = || bad(name, format!("{name} is a whole number from {least} to {MOST}"));
+        let fits = |n: &u64| (least..=MOST).contains(n);
+        self.values.remove(name).map(|v| v.parse().ok().filter(fits).ok_or_else(rule)).transpose()
     }
 
     /// A pod's or a container's name: RFC 1123, at most 253 characters.
@@ -182,13 +192,15 @@ impl Fields {
         if ago.is_some() {
             return Err(bad("sinceTime", "sinceSeconds and sinceTime are both there; keep one".into()));
         }
-        if DateTime::parse_from_rfc3339(&text).is_err() {
+        let Some(time) = DateTime::parse_from_rfc3339(&text).ok().filter(readable) else {
             return Err(bad(
                 "sinceTime",
-                "sinceTime is a time of RFC 3339, such as 2026-01-31T12:00:00Z (write + as %2B)".into(),
+                "sinceTime is a time of RFC 3339 and no leap second, such as 2026-01-31T12:00:00Z (write + as %2B)"
+                    .into(),
             ));
-        }
-        Ok(Some(Since::Time(text)))
+        };
+        // Written anew: Kubernetes takes neither a small t or z nor a space for the T.
+        Ok(Some(Since::Time(time.to_rfc3339_opts(SecondsFormat::AutoSi, true))))
     }
 }
 

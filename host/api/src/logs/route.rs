@@ -20,7 +20,7 @@ use super::render::{Form, Renderer};
 use crate::extract::{CallerOf, TicketOf};
 use crate::in_flight::Ticket;
 use crate::openapi::CallErrors;
-use crate::refusal::Refusal;
+use crate::refusal::{ErrorBody, Refusal};
 use crate::request::KindName;
 use crate::state::Api;
 
@@ -58,6 +58,8 @@ const BATCH: usize = 256;
     responses(
         (status = 200, description = "The lines", content(
             (String = "text/plain"), (String = "application/x-ndjson"), (String = "text/event-stream"))),
+        (status = 422, description = "The plugin cannot say where the logs are, and asking again changes nothing; \
+            `path` points into the resource's settings", body = ErrorBody),
         CallErrors))]
 pub(crate) async fn logs(
     State(api): State<Api>,
@@ -90,7 +92,14 @@ fn refused(failed: Failed) -> Refusal {
     match f.code.as_str() {
         "pair-not-handled" => Refusal::new(StatusCode::NOT_FOUND, f.code, f.reason),
         "not-granted" => Refusal::new(StatusCode::FORBIDDEN, f.code, f.reason),
-        _ => Refusal::unavailable(f.code, f.reason, 5),
+        _ if f.retryable => Refusal::unavailable(f.code, f.reason, 5),
+        _ => {
+            let refusal = Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, f.code, f.reason);
+            match f.path {
+                Some(path) => refusal.at(path),
+                None => refusal,
+            }
+        }
     }
 }
 

@@ -187,12 +187,13 @@ impl Provisioner for Fake {
                         fault_id: None,
                     }));
                 }
-                "broken" => {
-                    return Ok(Err(Failed {
-                        failure: Failure::new("plugin-fault", "it broke"),
-                        applied: Vec::new(),
-                        fault_id: None,
-                    }));
+                "busy" | "broken" | "tenantless" => {
+                    let failure = match name.as_str() {
+                        "busy" => Failure::new("dependency-timeout", "try again").retryable(),
+                        "broken" => Failure::new("trap", "it broke"),
+                        _ => Failure::new("tenant-required", "name a tenant").at("/namespace"),
+                    };
+                    return Ok(Err(Failed { failure, applied: Vec::new(), fault_id: None }));
                 }
                 _ => {}
             }

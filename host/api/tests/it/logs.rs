@@ -112,16 +112,31 @@ async fn parameters_that_are_refused() {
         {"error":{"code":"invalid-request","message":"sinceSeconds and sinceTime are both there; keep one","path":"?sinceTime"}}"#]]).await;
     check(ask("&sinceTime=yesterday", None), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"sinceTime is a time of RFC 3339, such as 2026-01-31T12:00:00Z (write + as %2B)","path":"?sinceTime"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"sinceTime is a time of RFC 3339 and no leap second, such as 2026-01-31T12:00:00Z (write + as %2B)","path":"?sinceTime"}}"#]]).await;
     check(ask("&sinceSeconds=0", None), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"sinceSeconds is a whole number from 1","path":"?sinceSeconds"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"sinceSeconds is a whole number from 1 to 9223372036854775807","path":"?sinceSeconds"}}"#]]).await;
     check(ask("&tailLines=-1", None), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"tailLines is a whole number from 0","path":"?tailLines"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"tailLines is a whole number from 0 to 9223372036854775807","path":"?tailLines"}}"#]]).await;
     check(ask("&limitBytes=0", None), expect![[r#"
         400
-        {"error":{"code":"invalid-request","message":"limitBytes is a whole number from 1","path":"?limitBytes"}}"#]]).await;
+        {"error":{"code":"invalid-request","message":"limitBytes is a whole number from 1 to 9223372036854775807","path":"?limitBytes"}}"#]]).await;
+    // What the API server would refuse once the stream is open.
+    for (name, value) in [
+        ("sinceSeconds", "9223372036854775808"),
+        ("tailLines", "18446744073709551615"),
+        ("limitBytes", "9223372036854775808"),
+        ("limitBytes", "18446744073709551616"),
+        ("sinceTime", "2026-11-30T10:00:60Z"),
+        ("sinceTime", "2026-12-31T23:59:60Z"),
+        ("sinceTime", "0000-01-01T00:00:00%2B01:00"),
+        ("sinceTime", "9999-12-31T23:59:59-01:00"),
+    ] {
+        let answer = shown(send(&public(), ask(&format!("&{name}={value}"), None)).await).await;
+        let path = format!("\"path\":\"?{name}\"");
+        assert!(answer.starts_with("400") && answer.contains(&path), "{name}={value}: {answer}");
+    }
     check(
         ask("&follow=yes", None),
         expect![[r#"
@@ -184,6 +199,14 @@ async fn parameters_reach_the_host() {
     );
     let (_, options) = seen(ask("&sinceTime=2026-01-31T12:00:00%2B01:00", None)).await;
     assert_eq!(options.since, Some(Since::Time("2026-01-31T12:00:00+01:00".into())));
+    // As Kubernetes writes times.
+    let (_, options) = seen(ask("&sinceTime=2026-01-31t12:00:00.5z", None)).await;
+    assert_eq!(options.since, Some(Since::Time("2026-01-31T12:00:00.500Z".into())));
+    let most = i64::MAX.unsigned_abs();
+    let (_, options) =
+        seen(ask(&format!("&sinceSeconds={most}&tailLines={most}&limitBytes={most}"), None)).await;
+    assert_eq!(options.since, Some(Since::Ago(Duration::from_secs(most))));
+    assert_eq!((options.tail_lines, options.limit_bytes), (Some(most), Some(most)));
     let mut resumed = ask("&tailLines=5&sinceSeconds=60", Some("text/event-stream"));
     resumed.headers_mut().insert("last-event-id", "orders-0/ksml/2026-01-31T12:00:05.5Z/1".parse().unwrap());
     let (_, options) = seen(resumed).await;
@@ -218,10 +241,25 @@ async fn failures_become_statuses() {
     )
     .await;
     check(
-        of("broken"),
+        of("busy"),
         expect![[r#"
         503 retry-after: 5
-        {"error":{"code":"plugin-fault","message":"it broke"}}"#]],
+        {"error":{"code":"dependency-timeout","message":"try again"}}"#]],
+    )
+    .await;
+    // Asking again would change nothing, so nobody is told to.
+    check(
+        of("broken"),
+        expect![[r#"
+        422
+        {"error":{"code":"trap","message":"it broke"}}"#]],
+    )
+    .await;
+    check(
+        of("tenantless"),
+        expect![[r#"
+        422
+        {"error":{"code":"tenant-required","message":"name a tenant","path":"/namespace"}}"#]],
     )
     .await;
 }

@@ -10,6 +10,7 @@ use sutler_model::{Call, Effective, Owner};
 
 use crate::follow::{Granted, Readers};
 use crate::grant::{self, Ask, Grants, Reach};
+use crate::line::since_seconds;
 use crate::parse::{Lines, is_refusal, stamped};
 use crate::{Error, LogLine, LogSource, StreamOptions, output};
 
@@ -104,7 +105,7 @@ impl Logs {
         let query = LogQuery {
             container: options.container.clone(),
             previous: options.previous,
-            since_seconds: options.since.map(|s| (s.as_secs() + u64::from(s.subsec_nanos() > 0)).max(1)),
+            since_seconds: options.since.map(rounded_up),
             tail_lines: Some(tail.into()),
             // They tell a line from what the kubelet says instead of one.
             timestamps: true,
@@ -127,7 +128,8 @@ impl Logs {
     ///
     /// # Errors
     /// `NotGranted` before anything is sent, where any source's namespace is not granted; `NotFound` where
-    /// `options.pod` is not among the pods; `Other` with code `too-many-containers`.
+    /// `options.pod` is not among the pods, or none of the pods has the container that is named; `Other` with code
+    /// `too-many-containers`. What the API server refuses of a single container is a gap of the stream.
     pub async fn stream(
         &self,
         call: &Call,
@@ -157,6 +159,10 @@ impl Logs {
         stream.spawn(readers.run());
         Ok(stream.boxed())
     }
+}
+
+fn rounded_up(since: Duration) -> u64 {
+    since_seconds(since.as_secs().saturating_add(u64::from(since.subsec_nanos() > 0)))
 }
 
 fn visible(pod: &Pod, reach: Reach, owner: &Owner) -> bool {

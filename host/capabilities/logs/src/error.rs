@@ -6,8 +6,8 @@ use sutler_model::NotGranted;
 pub enum Error {
     #[error(transparent)]
     NotGranted(#[from] NotGranted),
-    /// No such pod, or it is another owner's.
-    #[error("there is no such pod")]
+    /// No such pod or container, or it is another owner's.
+    #[error("there is no such pod or container")]
     NotFound,
     /// Worth a retry.
     #[error("{0}")]

@@ -101,7 +101,8 @@ impl Readers {
     /// Starts a reader for each container that has none. `first`: these were there when the stream was opened.
     ///
     /// # Errors
-    /// `Other` with code `too-many-containers`, at the first time only.
+    /// At the first time only: `NotFound` where no pod has the container that is named, and `Other` with code
+    /// `too-many-containers`.
     pub(crate) async fn start(&mut self, found: &[Vec<Pod>], first: bool) -> Result<(), Error> {
         let mut new: HashMap<Key, (usize, Container)> = HashMap::new();
         let mut order = Vec::new();
@@ -116,6 +117,9 @@ impl Readers {
                     }
                 }
             }
+        }
+        if first && order.is_empty() && found.iter().any(|pods| !pods.is_empty()) {
+            return Err(Error::NotFound);
         }
         if first && order.len() > MAX_CONTAINERS {
             return Err(Error::Other {

@@ -22,6 +22,7 @@ pub struct StreamOptions {
     pub pod: Option<String>,
     pub since: Option<Since>,
     pub tail_lines: Option<u64>,
+    /// Of texts and their newlines, per container; the last line may be cut.
     pub limit_bytes: Option<u64>,
 }
 
@@ -31,6 +32,12 @@ pub enum Since {
     Ago(Duration),
     /// RFC 3339.
     Time(String),
+}
+
+/// `sinceSeconds` as a kubelet can reckon with it: it counts in nanoseconds of 64 bits, and what overflows them lies
+/// in the future, so that nothing would be served. A hundred years are all there is.
+pub(crate) fn since_seconds(ago: u64) -> u64 {
+    ago.clamp(1, 100 * 366 * 24 * 60 * 60)
 }
 
 /// One item of a stream.

@@ -38,7 +38,7 @@ pub(crate) struct Reader {
     resume: Resume,
     restarts: u32,
     started: Instant,
-    /// Bytes that may still be delivered, time stamps included, as the kubelet counts `limitBytes`.
+    /// Bytes that may still be delivered. The kubelet would count the time stamps, which nobody asked for.
     budget: Option<u64>,
     /// The caller's tail and since hold for the first run that is read only.
     narrowed: bool,
@@ -76,13 +76,14 @@ impl End {
         }
     }
 
-    /// The container has no log: it never ran.
+    /// The container has no log: it never ran, or its log is removed.
     const fn is_no_log(&self) -> bool {
         matches!(self, Self::Refused(Error::Invalid(_) | Error::NotFound))
     }
 }
 
 /// What the pod says about the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     Gone,
     Over,
@@ -141,10 +142,7 @@ impl Reader {
                 End::Lost { next } => {
                     self.rotated(next).await?;
                 }
-                // Nothing ran yet, or nothing before: there is nothing to read.
-                End::Refused(Error::NotFound | Error::Invalid(_)) if self.resume.last().is_none() => {
-                    return Ok(());
-                }
+                End::Refused(Error::NotFound) => return self.gap(None, "the pod is gone".into()).await,
                 End::Refused(e) if !e.retryable() => return self.gap(None, e.to_string()).await,
                 End::Refused(e) if attempt + 1 == TRIES => return self.gap(None, e.to_string()).await,
                 End::Broken(why) if attempt + 1 == TRIES => return self.gap(None, why).await,
@@ -178,13 +176,13 @@ impl Reader {
             if !matches!(end, End::Refused(_)) {
                 intact = clean;
             }
-            match self.look(clean).await? {
+            let look = self.look(clean).await?;
+            match look {
                 Look::Gone => return self.gone(intact, why).await,
                 Look::Over if clean => return self.settle().await,
-                // It never ran, and never will.
-                Look::Over if end.is_no_log() => {
-                    return Ok(());
-                }
+                // All was read before its log was removed.
+                Look::Over if end.is_no_log() && intact && self.resume.last().is_some() => return Ok(()),
+                Look::Over if end.is_no_log() => return self.gap(None, why.unwrap_or_default()).await,
                 Look::Over if rounds >= TRIES => {
                     return self
                         .gap(None, why.unwrap_or_else(|| "the log could not be read to its end".into()))
@@ -205,7 +203,10 @@ impl Reader {
                 End::Lost { next } => self.rotated(next).await?,
                 End::Idle => {}
                 // It waits to start, which is no failure.
-                End::Refused(Error::Invalid(_)) => tokio::time::sleep(pause(rounds).min(LOOK)).await,
+                End::Refused(Error::Invalid(_)) if look == Look::Waiting => {
+                    rounds = rounds.min(TRIES - 2);
+                    tokio::time::sleep(pause(rounds).min(LOOK)).await;
+                }
                 _ => {
                     if let (Some(why), TRIES..) = (why, rounds) {
                         self.gap_once(why).await?;
@@ -217,7 +218,8 @@ impl Reader {
     }
 
     async fn gone(&mut self, intact: bool, why: Option<String>) -> Result<(), Closed> {
-        if intact {
+        // Where not a single read worked, what it wrote may be lost.
+        if intact && (why.is_none() || self.resume.last().is_some()) {
             return self.flush().await;
         }
         let why = why.unwrap_or_else(|| "its stream had gone silent".into());

@@ -5,8 +5,9 @@ use sutler_kubernetes::LogQuery;
 
 use super::{End, IDLE, Reader};
 use crate::Since;
+use crate::line::since_seconds;
 use crate::output::Closed;
-use crate::parse::{Lines, MAX_LINE, Piece, Stamp, is_refusal, stamped};
+use crate::parse::{Lines, Piece, Stamp, is_refusal, stamped};
 use crate::resume::Verdict;
 
 impl Reader {
@@ -20,13 +21,14 @@ impl Reader {
             ..LogQuery::default()
         };
         if self.narrowed && query.since_time.is_none() {
-            query.tail_lines = self.options.tail_lines;
-            query.limit_bytes = self.budget;
+            // Beyond this the API server cannot read it.
+            query.tail_lines = self.options.tail_lines.map(|n| n.min(i64::MAX.unsigned_abs()));
             match &self.options.since {
                 None => {}
                 Some(Since::Time(time)) => query.since_time = Some(time.clone()),
                 Some(Since::Ago(ago)) => {
-                    query.since_seconds = Some((*ago + self.started.elapsed()).as_secs().max(1));
+                    query.since_seconds =
+                        Some(since_seconds(ago.saturating_add(self.started.elapsed()).as_secs()));
                 }
             }
         }
@@ -73,12 +75,12 @@ impl Reader {
 
     /// One line, or a piece of a long one: `current` is its time stamp, and whether it is delivered.
     async fn take(&mut self, piece: Piece, current: &mut Option<(Stamp, bool)>) -> Result<(), End> {
-        let (mut text, mut head) = (&piece.bytes[..], 0);
+        let mut text = &piece.bytes[..];
         let mut counts = true;
         if piece.first {
             match stamped(&piece.bytes) {
                 Some((stamp, rest)) => {
-                    (text, head) = (rest, piece.bytes.len() - rest.len());
+                    text = rest;
                     let deliver = match self.resume.admit(&stamp) {
                         Verdict::Deliver => true,
                         Verdict::Drop => false,
@@ -94,7 +96,7 @@ impl Reader {
             }
         }
         let Some((stamp, true)) = current.as_ref().map(|(s, d)| (s.clone(), *d)) else { return Ok(()) };
-        let Some(text) = self.within_budget(head, text, piece.last) else { return Err(End::Done) };
+        let Some(text) = self.within_budget(text, piece.last) else { return Err(End::Done) };
         self.line(stamp.text.clone(), text).await.map_err(|Closed| End::Done)?;
         if piece.last && counts {
             self.resume.delivered(&stamp);
@@ -102,18 +104,23 @@ impl Reader {
         if self.budget == Some(0) { Err(End::Done) } else { Ok(()) }
     }
 
-    /// The text as far as `limitBytes` goes, which counts the time stamp (`head`) too; `None` where it is cut.
-    fn within_budget(&mut self, head: usize, text: &[u8], last: bool) -> Option<String> {
+    /// The text as far as `limitBytes` goes, which counts texts and newlines; `None` where nothing of it is left.
+    fn within_budget(&mut self, text: &[u8], last: bool) -> Option<String> {
         let mut text = text;
         if let Some(left) = &mut self.budget {
-            let head = head as u64;
-            if *left <= head {
-                *left = 0;
+            if *left == 0 {
                 return None;
             }
-            let room = usize::try_from(*left - head).unwrap_or(MAX_LINE);
-            text = text.get(..room).unwrap_or(text);
-            *left = left.saturating_sub(head + text.len() as u64 + u64::from(last));
+            let cut = usize::try_from(*left).ok().filter(|room| *room < text.len());
+            if let Some(room) = cut {
+                *left = 0;
+                text = whole_characters(text.get(..room)?);
+                if text.is_empty() {
+                    return None;
+                }
+            } else {
+                *left = left.saturating_sub(text.len() as u64 + u64::from(last));
+            }
         }
         Some(String::from_utf8_lossy(text).into_owned())
     }
@@ -122,14 +129,25 @@ impl Reader {
     pub(super) async fn flush(&mut self) -> Result<(), Closed> {
         let Some(piece) = self.unfinished.take() else { return Ok(()) };
         let mut current = None;
-        // What cannot be read as a line is a time stamp that `limitBytes` cut.
+        // What cannot be read as a line is a time stamp that was cut.
         if piece.first {
             let _ = self.take(piece, &mut current).await;
         } else {
             let stamp = self.resume.last().unwrap_or_default().to_owned();
-            self.line(stamp, String::from_utf8_lossy(&piece.bytes).into_owned()).await?;
+            if let Some(text) = self.within_budget(&piece.bytes, piece.last) {
+                self.line(stamp, text).await?;
+            }
         }
         if self.output.is_closed() { Err(Closed) } else { Ok(()) }
+    }
+}
+
+/// Without a character that is cut at the end: made readable, it would be longer than what was left.
+fn whole_characters(text: &[u8]) -> &[u8] {
+    let Some(start) = text.iter().rposition(|b| *b & 0xC0 != 0x80) else { return text };
+    match std::str::from_utf8(text.get(start..).unwrap_or_default()) {
+        Err(e) if e.error_len().is_none() => text.get(..start).unwrap_or_default(),
+        _ => text,
     }
 }
 

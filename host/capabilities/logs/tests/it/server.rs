@@ -325,9 +325,11 @@ async fn log(
     if previous && c.previous.is_none() {
         return status(400, "BadRequest", "previous terminated container not found");
     }
-    let since = q
-        .get("sinceTime")
-        .map_or(i64::MIN, |t| DateTime::parse_from_rfc3339(t).unwrap().timestamp() * 1_000_000_000);
+    let since = match q.get("sinceTime").map(|t| DateTime::parse_from_rfc3339(t)) {
+        None => i64::MIN,
+        Some(Ok(t)) => t.timestamp() * 1_000_000_000,
+        Some(Err(_)) => return status(400, "BadRequest", "sinceTime cannot be read"),
+    };
     let lines = if previous { c.previous.clone().unwrap() } else { c.lines.clone() };
     let at = number("tailLines").map_or(0, |n| lines.len().saturating_sub(n));
     server.open.fetch_add(1, Ordering::SeqCst);

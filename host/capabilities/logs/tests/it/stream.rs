@@ -85,18 +85,18 @@ async fn options_as_the_kubelet_means_them() {
     server.set("acme/a", pod(vec![c]));
     let since = |s: i64| chrono::DateTime::from_timestamp(START + s, 0).unwrap().to_rfc3339();
     let base = StreamOptions::default;
-    // A line is 37 bytes with its time stamp and newline: 31 of them come before the text.
+    // A line is 7 bytes with its newline; the time stamp, which nobody asked for, is not counted.
     for (options, want) in [
         (StreamOptions { tail_lines: Some(2), ..base() }, vec!["a/c line 2", "a/c line 3"]),
         (StreamOptions { tail_lines: Some(0), ..base() }, vec![]),
         (StreamOptions { since: Some(Since::Time(since(2))), ..base() }, vec!["a/c line 2", "a/c line 3"]),
         (StreamOptions { previous: true, ..base() }, vec!["a/c line 90"]),
         (StreamOptions { previous: true, follow: true, ..base() }, vec!["a/c line 90"]),
-        (StreamOptions { limit_bytes: Some(38), ..base() }, vec!["a/c line 0"]),
-        (StreamOptions { limit_bytes: Some(50), ..base() }, vec!["a/c line 0"]),
-        (StreamOptions { limit_bytes: Some(72), ..base() }, vec!["a/c line 0", "a/c lin"]),
+        (StreamOptions { limit_bytes: Some(7), ..base() }, vec!["a/c line 0"]),
+        (StreamOptions { limit_bytes: Some(6), ..base() }, vec!["a/c line 0"]),
+        (StreamOptions { limit_bytes: Some(10), ..base() }, vec!["a/c line 0", "a/c lin"]),
         (
-            StreamOptions { limit_bytes: Some(72), follow: true, tail_lines: Some(2), ..base() },
+            StreamOptions { limit_bytes: Some(10), follow: true, tail_lines: Some(2), ..base() },
             vec!["a/c line 2", "a/c lin"],
         ),
     ] {
@@ -111,6 +111,47 @@ async fn options_as_the_kubelet_means_them() {
     let ago = StreamOptions { since: Some(Since::Ago(Duration::from_secs(60))), ..base() };
     all(open(&server, ago).await).await;
     assert!(server.requests().last().unwrap().contains("sinceSeconds=60"), "{:?}", server.requests());
+    // Neither more than the API server reads nor more than a kubelet can reckon with.
+    let most = StreamOptions {
+        since: Some(Since::Ago(Duration::MAX)),
+        tail_lines: Some(u64::MAX),
+        limit_bytes: Some(u64::MAX),
+        ..base()
+    };
+    assert_eq!(all(open(&server, most).await).await.len(), 4);
+    let asked = server.requests().pop().unwrap();
+    for part in ["sinceSeconds=3162240000", "tailLines=9223372036854775807"] {
+        assert!(asked.contains(part), "{asked}");
+    }
+    assert!(!asked.contains("limitBytes"), "{asked}");
+}
+
+#[tokio::test]
+async fn the_limit_of_bytes_counts_what_is_delivered() {
+    // (texts, limit, connection cuts, what comes)
+    for (texts, limit, cuts, want) in [
+        (&["a", "bb", "ccc"][..], 9, &[][..], &["a", "bb", "ccc"][..]),
+        (&["a", "bb", "ccc"], 8, &[], &["a", "bb", "ccc"]),
+        (&["a", "bb", "ccc"], 6, &[], &["a", "bb", "c"]),
+        (&["a", "bb", "ccc"], 5, &[], &["a", "bb"]),
+        (&["", "", "x"], 2, &[], &["", ""]),
+        // A character is not cut: what replaced it would be longer than what is left.
+        (&["aé€"], 5, &[], &["aé"]),
+        (&["aé€", "b"], 7, &[], &["aé€"]),
+        (&["€"], 2, &[], &[]),
+        // What comes again after a cut is not counted again.
+        (&["a", "bb", "ccc", "dddd"], 11, &[2, 3], &["a", "bb", "ccc", "dd"]),
+    ] {
+        let server = Server::default();
+        let mut c = container("c");
+        let at = |i: usize| START * 1_000_000_000 + i64::try_from(i).unwrap() * 1_000_000;
+        c.lines = texts.iter().enumerate().map(|(i, t)| (at(i), (*t).into())).collect();
+        c.cuts = cuts.iter().copied().collect();
+        server.set("acme/a", pod(vec![c]));
+        let options = StreamOptions { limit_bytes: Some(limit), ..StreamOptions::default() };
+        let want: Vec<String> = want.iter().map(|t| format!("a/c {t}")).collect();
+        assert_eq!(all(open(&server, options).await).await, want, "{texts:?} {limit}");
+    }
 }
 
 #[tokio::test]
@@ -186,6 +227,16 @@ async fn what_is_not_there() {
     let named = StreamOptions { pod: Some("nope".into()), ..StreamOptions::default() };
     assert!(matches!(open(named).await.map(drop), Err(Error::NotFound)));
     assert_eq!(open(StreamOptions::default()).await.unwrap().count().await, 0);
+    // Without a pod nobody knows the containers.
+    let of = |name: &str| StreamOptions { container: Some(name.into()), ..StreamOptions::default() };
+    assert_eq!(open(of("nope")).await.unwrap().count().await, 0);
+    server.set("acme/a", pod(vec![container("c").with(&[1])]));
+    server.set("acme/b", pod(vec![container("d").with(&[1])]));
+    for follow in [false, true] {
+        let answer = open(StreamOptions { follow, ..of("nope") }).await.map(drop);
+        assert_eq!(answer, Err(Error::NotFound), "follow: {follow}");
+    }
+    assert_eq!(all(open(of("d")).await.unwrap()).await, ["b/d line 0"]);
     server.set("acme/big", pod((0..201).map(|i| container(&format!("c{i}"))).collect()));
     let answer = open(StreamOptions::default()).await.map(drop);
     assert!(matches!(answer, Err(Error::Other { code: "too-many-containers", .. })), "{answer:?}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use sutler_logs::{LogLine, StreamOptions};
+use sutler_logs::{LogLine, Since, StreamOptions};
 
 use crate::server::{Server, call, container, lines, open_grants, pod, source};
 use crate::stream::{all, follow, next, open};
@@ -194,4 +194,37 @@ async fn a_pod_that_goes_during_a_cut_is_a_gap() {
     assert_eq!(next(&mut stream, 2).await, want(2));
     server.remove("acme/a");
     assert_eq!(next(&mut stream, 1).await, ["gap a/c"]);
+}
+
+/// The reason of the one gap that comes within half a minute.
+async fn refusal(server: &Server, options: StreamOptions) -> String {
+    let mut stream = open(server, options).await;
+    match tokio::time::timeout(Duration::from_secs(30), stream.next()).await {
+        Ok(Some(LogLine::Gap { reason, .. })) => reason,
+        other => panic!("no gap but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_the_api_server_refuses_is_a_gap_with_its_reason() {
+    let server = Server::default();
+    server.set("acme/a", pod(vec![container("c").with(&[1, 2])]));
+    let bad = Some(Since::Time("not a time".into()));
+    for (options, want) in [
+        (StreamOptions { previous: true, ..StreamOptions::default() }, "previous terminated container"),
+        (StreamOptions { previous: true, ..follow() }, "previous terminated container"),
+        (StreamOptions { since: bad.clone(), ..StreamOptions::default() }, "sinceTime cannot be read"),
+        (StreamOptions { since: bad.clone(), ..follow() }, "sinceTime cannot be read"),
+    ] {
+        let text = format!("{options:?}");
+        let reason = refusal(&server, options).await;
+        assert!(reason.contains(want), "{reason}; {text}");
+    }
+    // A pod that is over before it could be read.
+    server.change("acme/a", |p| {
+        p.containers[0].running = false;
+        p.phase = "Failed".into();
+    });
+    let reason = refusal(&server, StreamOptions { since: bad, ..follow() }).await;
+    assert!(reason.contains("sinceTime cannot be read"), "{reason}");
 }
