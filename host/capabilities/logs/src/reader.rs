@@ -198,23 +198,30 @@ impl Reader {
                 }
                 Look::Over | Look::Waiting | Look::Running | Look::Unknown => {}
             }
-            self.unfinished = None;
-            match end {
-                End::Lost { next } => self.rotated(next).await?,
-                End::Idle => {}
-                // It waits to start, which is no failure.
-                End::Refused(Error::Invalid(_)) if look == Look::Waiting => {
-                    rounds = rounds.min(TRIES - 2);
-                    tokio::time::sleep(pause(rounds).min(LOOK)).await;
+            rounds = self.pause_after(end, look, rounds).await?;
+        }
+    }
+
+    /// Before the next request of a log that is followed: what it must tell, and how long it waits.
+    async fn pause_after(&mut self, end: End, look: Look, mut rounds: u32) -> Result<u32, Closed> {
+        self.unfinished = None;
+        let why = end.why();
+        match end {
+            End::Lost { next } => self.rotated(next).await?,
+            End::Idle => {}
+            // It waits to start, which is no failure.
+            End::Refused(Error::Invalid(_)) if look == Look::Waiting => {
+                rounds = rounds.min(TRIES - 2);
+                tokio::time::sleep(pause(rounds).min(LOOK)).await;
+            }
+            _ => {
+                if let (Some(why), TRIES..) = (why, rounds) {
+                    self.gap_once(why).await?;
                 }
-                _ => {
-                    if let (Some(why), TRIES..) = (why, rounds) {
-                        self.gap_once(why).await?;
-                    }
-                    tokio::time::sleep(pause(rounds)).await;
-                }
+                tokio::time::sleep(pause(rounds)).await;
             }
         }
+        Ok(rounds)
     }
 
     async fn gone(&mut self, intact: bool, why: Option<String>) -> Result<(), Closed> {
