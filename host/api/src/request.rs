@@ -307,9 +307,18 @@ fn change(index: usize, c: ChangeBody) -> Result<Change, Refusal> {
     })
 }
 
+/// Resources of one call.
+const MAX_CHANGES: usize = 1_000;
+
 fn once_each<'a>(resources: impl ExactSizeIterator<Item = &'a Identifier>) -> Result<(), Refusal> {
     if resources.len() == 0 {
         return Err(Refusal::invalid("/changes", "changes is empty; name at least one resource"));
+    }
+    if resources.len() > MAX_CHANGES {
+        return Err(Refusal::invalid(
+            "/changes",
+            format!("changes has {} entries; at most {MAX_CHANGES} are taken in one call", resources.len()),
+        ));
     }
     let mut seen = HashSet::with_capacity(resources.len());
     for (i, resource) in resources.enumerate() {

@@ -117,7 +117,7 @@ fn work(r: &Request) -> Answer {
             Planned { resource: c.resource.clone(), action: c.action.clone(), fields, warnings: vec![] }
         })
         .collect();
-    let text = canonical(&json!([format!("{}/{}", r.kind, r.type_name), r.application, hashed, []]));
+    let text = canonical(&json!([format!("{}/{}", r.kind, r.type_name), r.application, hashed, [], []]));
     let hash = match Hmac::<sha2::Sha256>::new_from_slice(&[7; 32]) {
         Ok(mut m) => {
             m.update(text.as_bytes());

@@ -127,6 +127,7 @@ impl Catalog {
         if let Some(o) = &old
             && seen == Some(found.fingerprint)
             && o.entry.is_some()
+            && o.reason.is_none()
         {
             return o.clone();
         }
@@ -146,12 +147,7 @@ impl Catalog {
             .map_err(|e| format!("its config has no JSON form: {e}"))?;
         let max = self.runtime.engine().config().max_memory_mib;
         let limits = found.config.limits.clone();
-        if limits.memory_mib > max {
-            return Err(format!(
-                "limits.memory-mib is {}; [runtime] max-memory-mib allows {max}",
-                limits.memory_mib
-            ));
-        }
+        limits.check(max).map_err(|e| format!("limits: {e}"))?;
         let (runtime, name, wasm) = (self.runtime.clone(), found.name, found.wasm);
         let plugin = tokio::task::spawn_blocking(move || {
             runtime.load(name, &wasm, PluginSettings { config, secrets }, limits)

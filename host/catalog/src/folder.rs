@@ -50,11 +50,7 @@ pub(crate) fn read(dir: &Path, configured: &BTreeMap<String, PluginConfig>) -> R
 fn one(path: &Path, stem: &str, configured: &BTreeMap<String, PluginConfig>) -> Result<Found, String> {
     let name = PluginName::parse(stem)
         .map_err(|e| format!("its file cannot be a plugin's: {e}; rename {stem}.wasm"))?;
-    let size = std::fs::metadata(path).map_err(|e| unreadable(path, &e))?.len();
-    if size > MAX_BYTES {
-        return Err(format!("it has {size} bytes; at most {MAX_BYTES} are read"));
-    }
-    let wasm = std::fs::read(path).map_err(|e| unreadable(path, &e))?;
+    let wasm = bounded(path)?;
     let beside = path.with_extension("toml");
     let text = match std::fs::read_to_string(&beside) {
         Ok(t) => Some(t),
@@ -71,8 +67,29 @@ fn one(path: &Path, stem: &str, configured: &BTreeMap<String, PluginConfig>) -> 
         (Some(t), None) => toml::from_str(t).map_err(|e| format!("{}: {e}", beside.display()))?,
         (None, c) => c.cloned().unwrap_or_default(),
     };
-    let both = [Digest::of(&wasm).as_bytes().as_slice(), text.unwrap_or_default().as_bytes()].concat();
-    Ok(Found { name, wasm, config, fingerprint: Digest::of(&both) })
+    let mut all = [Digest::of(&wasm).as_bytes().as_slice(), text.unwrap_or_default().as_bytes()].concat();
+    // A secret that was rotated is a change as well.
+    for source in config.secrets.values() {
+        let read = source.read().map(|s| Digest::of(s.expose().as_bytes()));
+        all.extend_from_slice(read.unwrap_or_else(|_| Digest::of(b"")).as_bytes());
+    }
+    Ok(Found { name, wasm, config, fingerprint: Digest::of(&all) })
+}
+
+/// A regular file of bounded size: a pipe or a device would be read for ever.
+fn bounded(path: &Path) -> Result<Vec<u8>, String> {
+    use std::io::Read as _;
+    let kind = std::fs::metadata(path).map_err(|e| unreadable(path, &e))?;
+    if !kind.is_file() {
+        return Err("it is not a regular file".into());
+    }
+    let file = std::fs::File::open(path).map_err(|e| unreadable(path, &e))?;
+    let mut bytes = Vec::with_capacity(usize::try_from(kind.len().min(MAX_BYTES)).unwrap_or_default());
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(path, &e))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes"));
+    }
+    Ok(bytes)
 }
 
 fn unreadable(path: &Path, e: &std::io::Error) -> String {

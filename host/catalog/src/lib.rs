@@ -7,6 +7,7 @@ mod entry;
 mod faults;
 mod folder;
 mod index;
+mod marks;
 mod schema;
 
 pub use catalog::Catalog;

@@ -4,10 +4,10 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
+use crate::marks::Marks;
+
 /// A schema's text.
 const MAX_BYTES: usize = 64 << 10;
-/// How deep references are followed when marks are looked up.
-const MAX_DEPTH: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
@@ -33,6 +33,9 @@ pub struct Violation {
 pub struct Schema {
     text: Value,
     validator: Validator,
+    /// Whether anything in it is marked at all: most schemas need no look-ups.
+    secrets: bool,
+    replaces: bool,
 }
 
 impl Schema {
@@ -55,7 +58,8 @@ impl Schema {
                 at: e.instance_path().to_string(),
                 message: e.to_string(),
             })?;
-        Ok(Self { text, validator })
+        let has = |mark: &str| mentions(&text, mark);
+        Ok(Self { secrets: has("writeOnly"), replaces: has("x-requires-replace"), text, validator })
     }
 
     /// The schema as the plugin wrote it.
@@ -83,91 +87,53 @@ impl Schema {
 
     /// Whether the field at a JSON Pointer, or something above it, is marked `writeOnly`.
     pub fn sensitive(&self, pointer: &str) -> bool {
-        self.marked(pointer, "writeOnly")
+        self.secrets && self.marked(pointer, "writeOnly")
     }
 
     /// Whether the field at a JSON Pointer, or something above it, cannot change in place.
     pub fn requires_replace(&self, pointer: &str) -> bool {
-        self.marked(pointer, "x-requires-replace")
+        self.replaces && self.marked(pointer, "x-requires-replace")
     }
 
     /// The value that the schema gives a field which is left out.
     pub fn default_of(&self, pointer: &str) -> Option<&Value> {
-        let mut nodes = vec![&self.text];
-        for segment in segments(pointer) {
-            nodes = nodes.into_iter().flat_map(|n| self.children(n, &segment)).collect();
-        }
-        nodes.into_iter().flat_map(|n| self.spread(n, 0)).find_map(|n| n.get("default"))
+        let marks = Marks::new(&self.text);
+        self.at(pointer).into_iter().flat_map(|n| marks.spread(n)).find_map(|n| n.get("default"))
     }
 
     /// The value without its sensitive fields: what may be shown.
     #[must_use]
     pub fn public(&self, value: &Value) -> Value {
-        let mut out = value.clone();
-        self.strip(&mut out, &mut String::new());
-        out
+        self.shown("", value).unwrap_or(Value::Null)
     }
 
-    fn strip(&self, value: &mut Value, path: &mut String) {
-        let Value::Object(map) = value else { return };
-        let keys: Vec<String> = map.keys().cloned().collect();
-        for k in keys {
-            let len = path.len();
-            path.push('/');
-            path.push_str(&k.replace('~', "~0").replace('/', "~1"));
-            if self.sensitive(path) {
-                map.remove(&k);
-            } else if let Some(v) = map.get_mut(&k) {
-                self.strip(v, path);
-            }
-            path.truncate(len);
+    /// What may be shown of a value at a JSON Pointer: without its sensitive fields, `None` where all of it is one,
+    /// or where it has another shape than the schema's so that nobody knows what in it is a secret.
+    pub fn shown(&self, pointer: &str, value: &Value) -> Option<Value> {
+        if !self.secrets {
+            return Some(value.clone());
         }
+        if self.sensitive(pointer) {
+            return None;
+        }
+        Marks::new(&self.text).shown(&self.at(pointer), value)
+    }
+
+    fn at(&self, pointer: &str) -> Vec<&Value> {
+        let marks = Marks::new(&self.text);
+        segments(pointer).iter().fold(vec![&self.text], |nodes, s| marks.children(&nodes, s))
     }
 
     fn marked(&self, pointer: &str, mark: &str) -> bool {
-        let on = |nodes: &[&Value]| {
-            nodes
-                .iter()
-                .any(|n| self.spread(n, 0).iter().any(|n| n.get(mark).and_then(Value::as_bool) == Some(true)))
-        };
+        let marks = Marks::new(&self.text);
         let mut nodes = vec![&self.text];
         for segment in segments(pointer) {
-            if on(&nodes) {
+            if marks.on(&nodes, mark) {
                 return true;
             }
-            nodes = nodes.into_iter().flat_map(|n| self.children(n, &segment)).collect();
+            nodes = marks.children(&nodes, &segment);
         }
-        on(&nodes)
-    }
-
-    /// A node with everything that stands for the same place: local references and combinations.
-    fn spread<'a>(&'a self, node: &'a Value, depth: usize) -> Vec<&'a Value> {
-        let mut out = vec![node];
-        if depth >= MAX_DEPTH {
-            return out;
-        }
-        if let Some(target) = node.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#')) {
-            out.extend(self.text.pointer(target).into_iter().flat_map(|n| self.spread(n, depth + 1)));
-        }
-        for key in ["allOf", "anyOf", "oneOf"] {
-            let branches = node.get(key).and_then(Value::as_array).into_iter().flatten();
-            out.extend(branches.flat_map(|n| self.spread(n, depth + 1)));
-        }
-        out
-    }
-
-    fn children<'a>(&'a self, node: &'a Value, segment: &str) -> Vec<&'a Value> {
-        let mut out = Vec::new();
-        for n in self.spread(node, 0) {
-            match n.get("properties").and_then(|p| p.get(segment)) {
-                Some(p) => out.push(p),
-                None => out.extend(n.get("additionalProperties").filter(|a| a.is_object())),
-            }
-            if segment.parse::<usize>().is_ok() {
-                out.extend(n.get("items").filter(|i| i.is_object()));
-            }
-        }
-        out
+        marks.on(&nodes, mark)
     }
 }
 
@@ -185,6 +151,17 @@ fn closed(text: &Value) -> Value {
         m.insert("unevaluatedProperties".into(), Value::Bool(false));
     }
     text
+}
+
+/// Whether a mark is set anywhere.
+fn mentions(node: &Value, mark: &str) -> bool {
+    match node {
+        Value::Object(m) => {
+            m.get(mark).and_then(Value::as_bool) == Some(true) || m.values().any(|v| mentions(v, mark))
+        }
+        Value::Array(a) => a.iter().any(|v| mentions(v, mark)),
+        _ => false,
+    }
 }
 
 fn local_references(node: &Value) -> Result<(), SchemaError> {
@@ -216,7 +193,7 @@ mod tests {
                 "size": {"type": "integer", "minimum": 1, "default": 3},
                 "zone": {"type": "string", "x-requires-replace": true},
                 "kafka": {"$ref": "#/$defs/kafka"},
-                "list": {"type": "array", "items": {"type": "object", "properties": {"key": {"writeOnly": true}}}}
+                "list": {"type": "array", "items": {"type": "object", "properties": {"key": {"writeOnly": true}, "n": {}}}}
             },
             "$defs": {"kafka": {"type": "object", "properties": {
                 "password": {"anyOf": [{"type": "string", "writeOnly": true}, {"type": "null"}]}
@@ -246,6 +223,19 @@ mod tests {
         assert!(!s.sensitive("/kafka") && !s.sensitive("/size"));
         assert!(s.requires_replace("/zone") && !s.requires_replace("/size"));
         assert_eq!(s.default_of("/size"), Some(&json!(3)));
+        assert_eq!(s.public(&json!({"list": [{"key": "x", "n": 1}]})), json!({"list": [{"n": 1}]}));
+        // Another shape than the schema's hides all of it.
+        for (at, value) in [
+            ("/kafka", json!([{"password": "x"}])),
+            ("/kafka", json!("x")),
+            ("/list", json!({"a": {"key": "x"}})),
+            ("", json!(["x"])),
+            ("/kafka/password", json!("x")),
+        ] {
+            assert_eq!(s.shown(at, &value), None, "{at} {value}");
+        }
+        assert_eq!(s.shown("/size", &json!([1])), Some(json!([1])));
+        assert_eq!(s.shown("/kafka", &json!({"user": "u", "password": "x"})), Some(json!({"user": "u"})));
         let shown = s.public(&json!({"size": 1, "kafka": {"password": "x", "user": "u"}}));
         assert_eq!(shown, json!({"size": 1, "kafka": {"user": "u"}}));
     }

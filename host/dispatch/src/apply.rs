@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sutler_catalog::{Entry, PairEntry};
 use sutler_model::{Applied, Checkpoint, Failure, Mode, Planned, Progress, Request, Stopped};
-use sutler_runtime::RunError;
+use sutler_runtime::{Pins, RunError};
 
 use crate::answers;
 use crate::dispatcher::Inner;
@@ -18,19 +18,19 @@ const MOST_CALLS: u32 = 10_000;
 
 type Done = Result<Vec<Applied>, Failed>;
 
-/// Runs the steps. `planned` is what the plan said would come.
+/// Runs the steps. `planned` is what the plan said would come, `pins` the charts that it found.
 pub(crate) async fn run(
     inner: &Inner,
     entry: &Entry,
     pair: &PairEntry,
     request: &Request,
-    planned: &[Planned],
+    (planned, pins): (&[Planned], &Pins),
 ) -> Result<Done, CallError> {
     let until = Instant::now() + inner.config.apply_within();
     let grants = entry.grants(&request.application);
     let mut at = Checkpoint::start();
     for _ in 0..MOST_CALLS {
-        let result = entry.plugin.apply(Mode::Apply, request, &at, grants).await;
+        let result = entry.plugin.apply(Mode::Apply, request, &at, grants, pins).await;
         at.written_by.clone_from(&entry.descriptor.version);
         let progress = match result {
             Ok(Ok(p)) => p,

@@ -1,6 +1,6 @@
 //! The provisioner that serves: catalog, plugins and capabilities behind one trait.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,10 @@ use serde::Deserialize;
 use sutler_catalog::{Catalog, Entry, PairEntry, Snapshot};
 use sutler_logs::{LogLine, Logs, StreamOptions};
 use sutler_model::{
-    Action, Applied, Call, Failure, Fault, FaultKind, Inquiry, Known, Mode, Owner, Pair, Proposal, Request,
+    Action, Applied, Call, Failure, Fault, FaultKind, Identifier, Inquiry, Known, Mode, Observed, Owner,
+    Pair, Proposal, Request,
 };
+use sutler_runtime::Pins;
 use tokio_util::task::TaskTracker;
 
 use crate::provisioner::{
@@ -83,13 +85,13 @@ impl Inner {
         entry: &Entry,
         pair: &PairEntry,
         request: &Request,
-    ) -> Result<Result<Proposal, Failed>, CallError> {
+    ) -> Result<Result<(Proposal, Pins), Failed>, CallError> {
         if let Err(f) = settings::check(request, pair) {
             return Ok(Err(answers::failed(f)));
         }
         match entry.plugin.plan(request, entry.grants(&request.application)).await {
-            Ok(Ok(p)) => Ok(match plan::check(request, pair, &p) {
-                Ok(()) => Ok(p),
+            Ok(Ok((p, pins))) => Ok(match plan::check(request, pair, &p) {
+                Ok(()) => Ok((p, pins)),
                 Err(text) => {
                     Err(answers::fault(&self.contract_fault(entry, Mode::Plan, text), self.catalog.faults()))
                 }
@@ -106,7 +108,10 @@ impl Inner {
         let Some(pair) = entry.pairs.get(&request.pair) else {
             return Ok(Err(answers::not_handled(&request.pair)));
         };
-        Ok(self.proposal(&entry, pair, request).await?.map(|p| plan::view(request, pair, &p, &self.hash_key)))
+        Ok(self
+            .proposal(&entry, pair, request)
+            .await?
+            .map(|(p, pins)| plan::view(request, pair, &p, &pins, &self.hash_key)))
     }
 
     async fn apply(&self, request: &Request, plan_hash: Option<&str>) -> Outcome<Vec<Applied>> {
@@ -116,14 +121,14 @@ impl Inner {
         let Some(pair) = entry.pairs.get(&request.pair) else {
             return Ok(Err(answers::not_handled(&request.pair)));
         };
-        let proposal = match self.proposal(&entry, pair, request).await? {
+        let (proposal, pins) = match self.proposal(&entry, pair, request).await? {
             Ok(p) => p,
             Err(f) => return Ok(Err(f)),
         };
-        if let Err(f) = self.allowed(request, pair, &proposal, plan_hash) {
+        if let Err(f) = self.allowed(request, pair, (&proposal, &pins), plan_hash) {
             return Ok(Err(answers::failed(f)));
         }
-        apply::run(self, &entry, pair, request, &proposal.changes).await
+        apply::run(self, &entry, pair, request, (&proposal.changes, &pins)).await
     }
 
     /// The plan that the caller saw still holds, and nothing is replaced that nobody agreed to.
@@ -131,11 +136,11 @@ impl Inner {
         &self,
         request: &Request,
         pair: &PairEntry,
-        proposal: &Proposal,
+        (proposal, pins): (&Proposal, &Pins),
         plan_hash: Option<&str>,
     ) -> Result<(), Failure> {
         if let Some(hash) = plan_hash {
-            let now = plan::view(request, pair, proposal, &self.hash_key).plan_hash;
+            let now = plan::hash(request, proposal, pins, &self.hash_key);
             return if now == hash {
                 Ok(())
             } else {
@@ -175,15 +180,15 @@ impl Inner {
             Ok(Err(f)) => return Ok(Err(answers::failed(f))),
             Err(e) => return Ok(Err(answers::run_error(e, self.catalog.faults())?)),
         };
-        if let Err(text) = drift::check(inquiry, &observed) {
+        if let Err(text) = drift::check(inquiry, &observed, pair) {
             return Ok(Err(answers::fault(
                 &self.contract_fault(&entry, Mode::Inspect, text),
                 self.catalog.faults(),
             )));
         }
-        let of = |k: &Known| {
-            observed.iter().find(|o| o.resource == k.resource).map(|o| drift::view(k, o.clone(), pair))
-        };
+        let mut by_name: HashMap<Identifier, Observed> =
+            observed.into_iter().map(|o| (o.resource.clone(), o)).collect();
+        let of = |k: &Known| by_name.remove(&k.resource).map(|o| drift::view(k, o, pair));
         Ok(Ok(inquiry.resources.iter().filter_map(of).collect()))
     }
 

@@ -1,36 +1,52 @@
 //! What is different from what the caller believes in.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use sutler_catalog::{PairEntry, Schema};
 use sutler_model::{Difference, DifferenceClass, Inquiry, Known, Observed, Presence, field_changes};
 
 use crate::provisioner::ObservedView;
 
-/// Exactly the resources that were asked for, each once. Words for the fault.
-pub(crate) fn check(inquiry: &Inquiry, observed: &[Observed]) -> Result<(), String> {
-    for k in &inquiry.resources {
-        let n = observed.iter().filter(|o| o.resource == k.resource).count();
-        if n != 1 {
-            return Err(format!("it observed resource {} {n} times instead of once", k.resource));
+/// Exactly the resources that were asked for, each once and with outputs as declared. Words for the fault.
+pub(crate) fn check(inquiry: &Inquiry, observed: &[Observed], pair: &PairEntry) -> Result<(), String> {
+    let asked: HashSet<&str> = inquiry.resources.iter().map(|k| k.resource.as_str()).collect();
+    let mut seen = HashSet::new();
+    for o in observed {
+        let name = o.resource.as_str();
+        if !asked.contains(name) {
+            return Err(format!("it observed resource {name}, which was not asked for"));
+        }
+        if !seen.insert(name) {
+            return Err(format!("it observed resource {name} twice"));
+        }
+        // What is there may break the settings' schema: somebody changed it. Outputs are the plugin's own words.
+        if let Some(Err(v)) = o.outputs.as_ref().map(|out| pair.outputs.check(out)) {
+            return Err(format!("the outputs of {name} break its own schema at {:?}: {}", v.path, v.message));
         }
     }
-    match observed.iter().find(|o| inquiry.resources.iter().all(|k| k.resource != o.resource)) {
-        Some(o) => Err(format!("it observed resource {}, which was not asked for", o.resource)),
+    match asked.iter().find(|n| !seen.contains(*n)) {
+        Some(missing) => Err(format!("it did not observe resource {missing}")),
         None => Ok(()),
     }
 }
 
 pub(crate) fn view(known: &Known, o: Observed, pair: &PairEntry) -> ObservedView {
     let mut drift = host_differences(known, &o, pair);
+    let mut known_places: HashSet<String> = drift.iter().map(|d| d.at.clone()).collect();
     for d in o.differences {
-        if drift.iter().all(|h| h.at != d.at) {
+        if known_places.insert(d.at.clone()) {
             drift.push(d);
         }
     }
     for d in &mut drift {
-        let place = d.at.strip_prefix("/outputs").filter(|r| r.starts_with('/'));
-        if place.map_or_else(|| pair.settings.sensitive(&d.at), |p| pair.outputs.sensitive(p)) {
-            (d.expected, d.actual) = (None, None);
+        let (schema, at) = match d.at.strip_prefix("/outputs").filter(|r| r.is_empty() || r.starts_with('/'))
+        {
+            Some(rest) => (&pair.outputs, rest),
+            None => (&pair.settings, d.at.as_str()),
+        };
+        for side in [&mut d.expected, &mut d.actual] {
+            *side = side.as_ref().and_then(|v| schema.shown(at, v));
         }
     }
     drift.sort_by(|a, b| a.at.cmp(&b.at));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use sutler_catalog::PairEntry;
 use sutler_model::{Action, Planned, Proposal, Request, canonical, field_changes};
+use sutler_runtime::Pins;
 
 use crate::provisioner::{PlanView, PlannedField, PlannedView};
 
@@ -33,9 +34,15 @@ pub(crate) fn check(request: &Request, pair: &PairEntry, proposal: &Proposal) ->
 }
 
 /// The caller's view, sensitive fields hidden.
-pub(crate) fn view(request: &Request, pair: &PairEntry, proposal: &Proposal, key: &[u8; 32]) -> PlanView {
+pub(crate) fn view(
+    request: &Request,
+    pair: &PairEntry,
+    proposal: &Proposal,
+    pins: &Pins,
+    key: &[u8; 32],
+) -> PlanView {
     PlanView {
-        plan_hash: hash(request, proposal, key),
+        plan_hash: hash(request, proposal, pins, key),
         changes: proposal.changes.iter().map(|c| planned(c, pair)).collect(),
         steps: pair.steps.iter().filter(|s| proposal.steps.contains(&s.name)).cloned().collect(),
     }
@@ -45,10 +52,15 @@ fn planned(c: &Planned, pair: &PairEntry) -> PlannedView {
     let mut fields: Vec<PlannedField> = field_changes(c.before.as_ref(), c.after.as_ref())
         .into_iter()
         .map(|mut change| {
-            let sensitive = pair.settings.sensitive(&change.path);
-            if sensitive {
-                (change.before, change.after) = (None, None);
-            }
+            let sides = (change.before.take(), change.after.take());
+            let mut sensitive = pair.settings.sensitive(&change.path);
+            let mut shown = |v: Option<Value>| {
+                let left = v.as_ref().and_then(|v| pair.settings.shown(&change.path, v));
+                sensitive |= left != v;
+                left
+            };
+            let (before, after) = (shown(sides.0), shown(sides.1));
+            (change.before, change.after) = (before, after);
             PlannedField {
                 after_unknown: c.unknown.contains(&change.path),
                 requires_replace: forces_replace(c, pair, &change.path),
@@ -96,7 +108,7 @@ pub(crate) fn replaced<'a>(pair: &PairEntry, proposal: &'a Proposal) -> Vec<&'a 
 }
 
 /// HMAC over everything the plan says but its warnings and titles.
-fn hash(request: &Request, proposal: &Proposal, key: &[u8; 32]) -> String {
+pub(crate) fn hash(request: &Request, proposal: &Proposal, pins: &Pins, key: &[u8; 32]) -> String {
     let a = &request.application;
     let text = |i: &Option<sutler_model::Identifier>| i.as_ref().map(ToString::to_string);
     let changes: Vec<Value> = proposal
@@ -110,7 +122,8 @@ fn hash(request: &Request, proposal: &Proposal, key: &[u8; 32]) -> String {
         request.pair.to_string(),
         [text(&a.instance), text(&a.tenant), Some(a.environment.to_string()), Some(a.id.to_string())],
         changes,
-        proposal.steps
+        proposal.steps,
+        pins.iter().map(|((url, version), digest)| json!([url, version, digest])).collect::<Vec<_>>()
     ]);
     // HMAC takes keys of every length; an empty hash matches no plan.
     let Ok(mut m) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };

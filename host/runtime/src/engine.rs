@@ -29,9 +29,27 @@ impl Default for EngineConfig {
     }
 }
 
+impl EngineConfig {
+    /// # Errors
+    /// `EngineError::Config` with the key and what it may be.
+    pub const fn check(&self) -> Result<(), EngineError> {
+        if self.sandboxes == 0 || self.sandboxes > 4_096 {
+            return Err(EngineError::Config("sandboxes", "use 1 to 4096"));
+        }
+        if self.max_memory_mib == 0 || self.max_memory_mib > 4_096 {
+            return Err(EngineError::Config("max-memory-mib", "use 1 to 4096"));
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
-#[error("wasmtime cannot start here: {0}")]
-pub struct EngineError(String);
+pub enum EngineError {
+    #[error("runtime.{0}: {1}")]
+    Config(&'static str, &'static str),
+    #[error("wasmtime cannot start here: {0}")]
+    Start(String),
+}
 
 /// Shared by every plugin. Cloning is cheap.
 #[derive(Clone)]
@@ -62,8 +80,8 @@ impl Engine {
     /// # Errors
     /// `EngineError` where the machine cannot give what the pool needs (address space, mostly).
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
-        let inner =
-            wasmtime::Engine::new(&wasmtime_config(&config)).map_err(|e| EngineError(format!("{e:#}")))?;
+        let inner = wasmtime::Engine::new(&wasmtime_config(&config))
+            .map_err(|e| EngineError::Start(format!("{e:#}")))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (weak, stopped) = (inner.weak(), stop.clone());
         std::thread::Builder::new()
@@ -77,7 +95,7 @@ impl Engine {
                     }
                 }
             })
-            .map_err(|e| EngineError(format!("no thread for the epoch ticker: {e}")))?;
+            .map_err(|e| EngineError::Start(format!("no thread for the epoch ticker: {e}")))?;
         Ok(Self {
             inner,
             sandboxes: Arc::new(Semaphore::new(config.sandboxes as usize)),

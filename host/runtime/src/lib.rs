@@ -24,4 +24,4 @@ pub use helm_engine::HelmEngine;
 pub use limits::Limits;
 pub use loader::{LoadError, Runtime, WasiPolicy};
 pub use plugin::{Plugin, PluginSettings, RunError};
-pub use sandbox::{Capabilities, GrantSet};
+pub use sandbox::{Capabilities, GrantSet, Pins};

@@ -40,6 +40,30 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// `max_memory_mib`: what `[runtime]` allows.
+    ///
+    /// # Errors
+    /// The key, and what it may be.
+    pub fn check(&self, max_memory_mib: u32) -> Result<(), String> {
+        let least_one = [
+            ("memory-mib", self.memory_mib),
+            ("cpu-milliseconds", self.cpu_milliseconds),
+            ("wall-seconds", self.wall_seconds),
+            ("output-kib", self.output_kib),
+            ("concurrent-calls", self.concurrent_calls),
+        ];
+        if let Some((key, _)) = least_one.iter().find(|(_, v)| *v == 0) {
+            return Err(format!("{key} is 0; nothing could run: use at least 1"));
+        }
+        if self.memory_mib > max_memory_mib {
+            return Err(format!(
+                "memory-mib is {}; [runtime] max-memory-mib allows {max_memory_mib}",
+                self.memory_mib
+            ));
+        }
+        Ok(())
+    }
+
     pub(crate) const fn memory_bytes(&self) -> usize {
         (self.memory_mib as usize) << 20
     }

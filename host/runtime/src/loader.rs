@@ -112,7 +112,7 @@ impl Runtime {
         let (component, cached) = self
             .cache
             .compile(&self.engine, &digest, || Ok(wasm.into()))
-            .map_err(|e| LoadError::NotComponent(e.root_cause().to_string()))?;
+            .map_err(|e| LoadError::NotComponent(first_line(&e)))?;
         let imports: Vec<String> =
             component.component_type().imports(self.engine.wasmtime()).map(|(n, _)| n.to_owned()).collect();
         if self.wasi == WasiPolicy::None
@@ -147,4 +147,9 @@ impl Runtime {
 
 fn one_line(e: &wasmtime::Error) -> String {
     format!("{e:#}").lines().collect::<Vec<_>>().join(" ")
+}
+
+/// What wasmtime says without its dump of bytes.
+fn first_line(e: &wasmtime::Error) -> String {
+    e.root_cause().to_string().lines().next().unwrap_or_default().chars().take(300).collect()
 }

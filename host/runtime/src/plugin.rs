@@ -18,7 +18,7 @@ use crate::budget::Stop;
 use crate::convert::{self, Broken};
 use crate::engine::Engine;
 use crate::random::Random;
-use crate::sandbox::{Capabilities, GrantSet, State};
+use crate::sandbox::{Capabilities, GrantSet, Pins, State};
 use crate::{faults, limits::Limits, size};
 
 /// What the operator gives one plugin.
@@ -232,7 +232,7 @@ impl Plugin {
         &self,
         request: &Request,
         grants: &Arc<GrantSet>,
-    ) -> Result<Result<Proposal, Failure>, RunError> {
+    ) -> Result<Result<(Proposal, Pins), Failure>, RunError> {
         let mode = Mode::Plan;
         let mut sandbox = self.open(
             mode,
@@ -252,7 +252,8 @@ impl Plugin {
         match self.close(mode, &sandbox, result)? {
             Ok(p) => {
                 self.sized(mode, size::proposal_bytes(&p))?;
-                self.checked(mode, convert::proposal_in(p)).map(Ok)
+                let pins = std::mem::take(&mut sandbox.store.data_mut().pins);
+                self.checked(mode, convert::proposal_in(p)).map(|p| Ok((p, pins)))
             }
             Err(f) => self.checked(mode, convert::failure_in(f)).map(Err),
         }
@@ -268,10 +269,12 @@ impl Plugin {
         request: &Request,
         at: &Checkpoint,
         grants: &Arc<GrantSet>,
+        pins: &Pins,
     ) -> Result<Result<Progress, Stopped>, RunError> {
         let seed = Seed::Step { request: request.id.as_str(), step: &at.step };
         let mut sandbox =
             self.open(mode, owner(&request.application, &request.pair), request.id.as_str(), grants, &seed)?;
+        sandbox.store.data_mut().pins = pins.clone();
         let store = &mut sandbox.store;
         let (asked, at) = (convert::request_out(request), convert::checkpoint_out(at));
         let result = self

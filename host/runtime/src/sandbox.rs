@@ -1,6 +1,6 @@
 //! What one sandbox holds while it lives: whose call it is, what it may use, what it has used.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
 
@@ -34,6 +34,10 @@ pub struct GrantSet {
     pub logs: Effective<sutler_logs::Grants>,
 }
 
+/// Charts by what a plugin named (address and version) with the digest that it was at that moment: a plan finds
+/// them, its hash covers them, and the apply uses them.
+pub type Pins = BTreeMap<(String, Option<String>), String>;
+
 /// The data of a store.
 pub(crate) struct State {
     pub(crate) call: Arc<Call>,
@@ -44,6 +48,7 @@ pub(crate) struct State {
     pub(crate) clock: Clock,
     pub(crate) random: Random,
     pub(crate) log_left: usize,
+    pub(crate) pins: Pins,
     /// Secrets handed to the guest in this call, to be hidden from what it logs.
     pub(crate) seen_secrets: HashMap<String, Secret>,
     limits: Arc<Limits>,
@@ -68,6 +73,7 @@ impl State {
             budget: Budget::new(&limits),
             clock: Clock::of(call.mode),
             log_left: limits.log_bytes(),
+            pins: Pins::new(),
             seen_secrets: HashMap::new(),
             call,
             grants,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use figment::Figment;
-use figment::error::Kind;
+use figment::error::{Actual, Kind};
 use figment::providers::{Env, Format, Toml};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -172,9 +172,27 @@ fn one(e: &figment::Error) -> String {
                 None => format!("unknown key {found:?}; known here: {}", known.join(", ")),
             }
         }
+        // What was found is not repeated: it may be a secret.
+        Kind::UnknownVariant(_, known) => format!("unknown value or key; known here: {}", known.join(", ")),
+        Kind::InvalidType(found, wanted) => format!("this has to be {wanted}, not {}", shape(found)),
+        Kind::InvalidValue(found, wanted) => {
+            format!("this has to be {wanted}, which the given {} is not", shape(found))
+        }
         kind => kind.to_string(),
     };
     format!("{source}{at}{text}")
+}
+
+/// What a value is, without the value.
+const fn shape(found: &Actual) -> &'static str {
+    match found {
+        Actual::Bool(_) => "truth value",
+        Actual::Unsigned(_) | Actual::Signed(_) | Actual::Float(_) => "number",
+        Actual::Char(_) | Actual::Str(_) => "text",
+        Actual::Seq => "list",
+        Actual::Map => "table",
+        _ => "value",
+    }
 }
 
 #[cfg(test)]
@@ -198,6 +216,18 @@ mod tests {
         assert!(e.contains("did you mean \"server\"?"), "{e}");
         assert!(load("this is no toml").unwrap_err().contains("FILE"));
         assert!(Config::load(Some(Path::new("/no/such/file"))).is_err());
+    }
+
+    #[test]
+    fn mistakes_do_not_repeat_what_may_be_a_secret() {
+        for toml in [
+            "[register]\ncontrol-plane = \"http://x\"\npublic-url = \"http://y\"\ntoken = 12345678\n",
+            "[plugins.ksml.secrets]\npassword = \"12345678\"\n",
+            "[registries.\"r:1\"]\npassword = 12345678\n",
+        ] {
+            let e = load(toml).unwrap_err();
+            assert!(!e.contains("12345678"), "{e}");
+        }
     }
 
     #[test]

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use sutler_catalog::{Catalog, CatalogConfig, Snapshot};
-use sutler_dispatch::{Dispatcher, Readiness};
+use sutler_dispatch::{
+    CallError, Dispatcher, HandleView, ObservedView, Outcome, PlanView, PluginView, Provisioner, Readiness,
+};
 use sutler_helm::{Helm, TemplateEngine};
 use sutler_kubernetes::{Clusters, Kubernetes};
-use sutler_logs::Logs;
-use sutler_model::Pair;
+use sutler_logs::{LogLine, Logs, StreamOptions};
+use sutler_model::{Applied, Fault, Inquiry, Pair, Request};
 use sutler_runtime::{Capabilities, CompileCache, Engine, HelmEngine, Runtime};
 
 use crate::config::Config;
@@ -91,4 +95,38 @@ fn engine_readiness(engine: Arc<HelmEngine>) -> Readiness {
             None => Some("Helm's engine is being compiled (once, about a minute)".into()),
         }
     })
+}
+
+/// A provisioner that handles nothing, where only its surroundings are looked at.
+pub(crate) struct Nobody;
+
+impl Provisioner for Nobody {
+    fn plan(&self, _: Request) -> BoxFuture<'_, Outcome<PlanView>> {
+        Box::pin(async { Err(CallError::Stopping) })
+    }
+    fn apply(&self, _: Request, _: Option<String>) -> BoxFuture<'_, Outcome<Vec<Applied>>> {
+        Box::pin(async { Err(CallError::Stopping) })
+    }
+    fn inspect(&self, _: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>> {
+        Box::pin(async { Err(CallError::Stopping) })
+    }
+    fn logs(&self, _: Inquiry, _: StreamOptions) -> BoxFuture<'_, Outcome<BoxStream<'static, LogLine>>> {
+        Box::pin(async { Err(CallError::Stopping) })
+    }
+    fn handles(&self) -> Vec<HandleView> {
+        vec![]
+    }
+    fn plugins(&self) -> Vec<PluginView> {
+        vec![]
+    }
+    fn faults(&self, _: &str) -> Option<Vec<Fault>> {
+        None
+    }
+    fn reload(&self) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>> {
+        Box::pin(async { Err(CallError::Stopping) })
+    }
+    fn not_ready(&self) -> Vec<String> {
+        vec![]
+    }
+    fn lose_pair(&self, _: &Pair) {}
 }

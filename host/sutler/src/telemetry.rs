@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::config::{LogConfig, LogFormat};
@@ -34,4 +35,34 @@ pub(crate) fn metrics() -> anyhow::Result<PrometheusHandle> {
         .set_buckets(&buckets)
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|e| anyhow::anyhow!("metrics cannot be started: {e}"))
+}
+
+/// A word that is no level would be read as a target, and the host would say nothing at all.
+///
+/// # Errors
+/// Names the directive.
+pub(crate) fn check_level(text: &str) -> anyhow::Result<()> {
+    for directive in text.split(',') {
+        let level = directive.rsplit('=').next().unwrap_or_default().trim();
+        anyhow::ensure!(
+            level.parse::<LevelFilter>().is_ok() && !level.is_empty(),
+            "log.level: {directive:?} is not a level; use error, warn, info, debug, trace or off, or TARGET=LEVEL"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_level;
+
+    #[test]
+    fn levels() {
+        for good in ["info", "off", "info,sutler_api=debug", "sutler_helm=trace"] {
+            assert!(check_level(good).is_ok(), "{good}");
+        }
+        for bad in ["inof", "", "no such;;level=", "info,sutler_api", "a=b"] {
+            assert!(check_level(bad).is_err(), "{bad}");
+        }
+    }
 }

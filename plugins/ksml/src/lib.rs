@@ -9,7 +9,7 @@ pub mod values;
 use std::time::Duration;
 
 use serde_json::Value;
-use sutler_sdk::helm::{self, Health, Options, Outcome, Release, ReleaseReference};
+use sutler_sdk::helm::{self, Health, Options, Outcome, Release, ReleaseReference, Status};
 use sutler_sdk::prelude::*;
 
 use config::Config;
@@ -73,6 +73,13 @@ impl Pipeline for Ksml {
         let now = release.as_ref().map(|r| actual(of, &at, r, false)).transpose()?;
         let mut planned = sutler_sdk::compare::<Self>(of, now);
         if let (Some(r), Some(wanted)) = (&release, &of.wanted) {
+            if r.status != Status::Deployed {
+                // The last work on it was cut off or failed: equal settings do not mean that there is nothing to do.
+                if planned.action == Action::NoOp {
+                    planned.action = Action::Update;
+                }
+                planned.warnings.push(format!("release {} is {}", at.name, status_word(r.status)));
+            }
             if planned.action != Action::NoOp
                 && is_job(&r.values)
                 && wanted.restart_policy == RestartPolicy::Never
@@ -152,6 +159,20 @@ fn remove(at: &ReleaseReference) -> Result<Progress<Step, Outputs>> {
     }
     secrets::delete(at)?;
     Ok(Progress::Gone)
+}
+
+const fn status_word(status: Status) -> &'static str {
+    match status {
+        Status::Deployed => "deployed",
+        Status::Uninstalled => "uninstalled",
+        Status::Superseded => "superseded",
+        Status::Failed => "failed",
+        Status::Uninstalling => "being uninstalled, or that was cut off",
+        Status::PendingInstall => "being installed, or that was cut off",
+        Status::PendingUpgrade => "being upgraded, or that was cut off",
+        Status::PendingRollback => "being rolled back, or that was cut off",
+        Status::Unknown => "in an unknown state",
+    }
 }
 
 fn install(

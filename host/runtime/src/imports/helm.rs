@@ -166,11 +166,44 @@ macro_rules! parts {
 
 impl types::Host for State {}
 
+impl State {
+    /// The chart by the digest that it had when it was first asked for in this call, or in the plan before it.
+    async fn pinned(
+        &mut self,
+        chart: types::ChartReference,
+    ) -> wasmtime::Result<Result<h::ChartReference, h::Error>> {
+        let mut chart = h::ChartReference::from(chart);
+        if chart.digest.is_none() {
+            let key = (chart.url.clone(), chart.version.clone());
+            chart.digest = match self.pins.get(&key) {
+                Some(digest) => Some(digest.clone()),
+                None => match self.pull_now(&chart).await? {
+                    Ok(found) => Some(found.digest.to_string()),
+                    Err(e) => return Ok(Err(e)),
+                },
+            };
+            if let Some(d) = &chart.digest {
+                self.pins.insert(key, d.clone());
+            }
+        }
+        Ok(Ok(chart))
+    }
+
+    async fn pull_now(&mut self, chart: &h::ChartReference) -> wasmtime::Result<Result<h::Chart, h::Error>> {
+        let (world, call, grants) = parts!(self);
+        let chart = chart.clone();
+        let work = async move { world?.pull(&call, &grants.helm, &chart).await };
+        self.through("a chart pull", 64, work).await
+    }
+}
+
 impl charts::Host for State {
     async fn pull(&mut self, chart: types::ChartReference) -> Answer<charts::Chart> {
-        let (world, call, grants) = parts!(self);
-        let work = async move { world?.pull(&call, &grants.helm, &chart.into()).await };
-        Ok(self.through("a chart pull", 64, work).await?.map(chart_out).map_err(Into::into))
+        let chart = match self.pinned(chart).await? {
+            Ok(c) => c,
+            Err(e) => return Ok(Err(e.into())),
+        };
+        Ok(self.pull_now(&chart).await?.map(chart_out).map_err(Into::into))
     }
 
     async fn tags(&mut self, url: String) -> Answer<Vec<String>> {
@@ -185,10 +218,13 @@ impl charts::Host for State {
         release: types::ReleaseReference,
         values: String,
     ) -> Answer<charts::Rendered> {
+        let chart = match self.pinned(chart).await? {
+            Ok(c) => c,
+            Err(e) => return Ok(Err(e.into())),
+        };
         let (world, call, grants) = parts!(self);
         let bytes = values.len();
-        let work =
-            async move { world?.render(&call, &grants.helm, &chart.into(), &release.into(), &values).await };
+        let work = async move { world?.render(&call, &grants.helm, &chart, &release.into(), &values).await };
         let out = self.through("a chart's rendering", bytes, work).await?;
         Ok(out.map(|r| charts::Rendered { manifest: r.manifest, notes: r.notes }).map_err(Into::into))
     }
@@ -234,10 +270,14 @@ impl releases::Host for State {
         values: String,
         options: types::Options,
     ) -> Answer<String> {
+        let chart = match self.pinned(chart).await? {
+            Ok(c) => c,
+            Err(e) => return Ok(Err(e.into())),
+        };
         let (world, call, grants) = parts!(self);
         let bytes = values.len();
         let work = async move {
-            world?.preview(&call, &grants.helm, &chart.into(), &of.into(), &values, options.into()).await
+            world?.preview(&call, &grants.helm, &chart, &of.into(), &values, options.into()).await
         };
         Ok(self
             .through("an upgrade's preview", bytes, work)
@@ -255,10 +295,14 @@ impl changes::Host for State {
         values: String,
         options: types::Options,
     ) -> Answer<changes::Outcome> {
+        let chart = match self.pinned(chart).await? {
+            Ok(c) => c,
+            Err(e) => return Ok(Err(e.into())),
+        };
         let (world, call, grants) = parts!(self);
         let bytes = values.len();
         let work = async move {
-            world?.upgrade(&call, &grants.helm, &chart.into(), &of.into(), &values, options.into()).await
+            world?.upgrade(&call, &grants.helm, &chart, &of.into(), &values, options.into()).await
         };
         Ok(self.through("a release's upgrade", bytes, work).await?.map(outcome_out).map_err(Into::into))
     }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod check;
+mod config;
 mod run;
 mod serve;
 
@@ -104,43 +105,19 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(s) => s.run(),
         Command::Plugin(Plugin::Check(c)) => c.run(),
         Command::Plugin(Plugin::Run(r)) => r.run(),
-        Command::Config(ConfigCommand::Check(c)) => config_check(&c),
+        Command::Config(ConfigCommand::Check(c)) => config::check(&c),
         Command::Config(ConfigCommand::Reference) => {
             let _ = write!(std::io::stdout(), "{}", crate::reference::markdown());
             Ok(ExitCode::SUCCESS)
         }
         Command::Token(t) => token(&t),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "sutler", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "sutler", &mut script);
+            let _ = std::io::stdout().write_all(&script);
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-fn config_check(file: &ConfigFile) -> anyhow::Result<ExitCode> {
-    let config = file.load()?;
-    config.api.check()?;
-    let access = sutler_access::Access::new(&config.access)?;
-    access.listen_rule(config.server.listen)?;
-    access.admin_listen_rule(config.server.admin_listen)?;
-    for p in config.pairs.keys() {
-        p.parse::<sutler_model::Pair>().map_err(|e| anyhow::anyhow!("[pairs] {p:?}: {e}"))?;
-    }
-    anyhow::ensure!(
-        config.catalog.dir.is_dir(),
-        "[catalog] dir {} is not a folder; make it, or name the folder that holds the *.wasm files",
-        config.catalog.dir.display()
-    );
-    let from = file.path().map_or_else(|| "the defaults".to_owned(), |p| p.display().to_string());
-    say(format!(
-        "{from}: fine. API on {}, operators on {}, plugins from {}, {} plugin tables, {}.",
-        config.server.listen,
-        config.server.admin_listen,
-        config.catalog.dir.display(),
-        config.plugins.len(),
-        if config.kubernetes.is_some() { "clusters configured" } else { "no cluster" },
-    ));
-    Ok(ExitCode::SUCCESS)
 }
 
 fn token(t: &Token) -> anyhow::Result<ExitCode> {

@@ -35,7 +35,11 @@ impl Serve {
             config.register = Some(RegisterConfig { control_plane, public_url, token, name });
         }
         telemetry::logs(&config.log, false)?;
-        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config))
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let code = runtime.block_on(serve(config));
+        // A compilation that is under way cannot be interrupted, and nobody needs its result any more.
+        runtime.shutdown_timeout(Duration::from_millis(200));
+        code
     }
 }
 

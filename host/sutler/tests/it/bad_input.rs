@@ -52,6 +52,17 @@ async fn wrong_bodies() {
         ),
         ("no changes", with(&|b| b["changes"] = json!([])), 400, "invalid-request", "/changes"),
         (
+            "too many changes",
+            with(&|b| {
+                let one =
+                    |i| json!({"resource": format!("r{i}"), "action": "create", "settings": {"do": "ok"}});
+                b["changes"] = (0..1001).map(one).collect();
+            }),
+            400,
+            "invalid-request",
+            "/changes",
+        ),
+        (
             "identifier",
             with(&|b| b["application"]["id"] = json!("Orders!")),
             400,

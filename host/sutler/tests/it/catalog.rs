@@ -150,6 +150,25 @@ async fn settings_beside_the_file_are_read_and_mistakes_in_them_named() {
 }
 
 #[tokio::test]
+async fn what_is_no_file_is_refused_and_a_rotated_secret_is_read() {
+    let config = format!("{GRANTS}\n[plugins.hostile.secrets.password]\nfile = \"FOLDER/password\"\n");
+    let world = Wanted::new().plugin("hostile").plugin("namespace").config(&config).start().await;
+    let made = std::process::Command::new("mkfifo").arg(world.plugin_file("pipe.wasm")).status().unwrap();
+    assert!(made.success());
+    world.reload().await;
+    assert!(world.plugin("pipe").await["reason"].as_str().unwrap().contains("not a regular file"));
+    assert!(world.plugin("hostile").await["reason"].as_str().unwrap().contains("password"));
+    for secret in ["first-secret", "second-secret"] {
+        std::fs::write(world.folder.path().join("password"), secret).unwrap();
+        world.reload().await;
+        let body =
+            SampleRequest::new("tool/hostile").create(json!({"do": "leak-secret", "in": ["apply"]})).body();
+        let answer = world.post("/apply", &body).await.json;
+        assert_eq!(answer["resources"][0]["outputs"]["answer"], secret, "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn describe_has_no_capability() {
     let wasm = std::fs::read(guest("hostile")).unwrap();
     let world = Wanted::new().bytes("hostile", hostile(&wasm, "describe-read")).config(GRANTS).start().await;

@@ -101,6 +101,20 @@ fn config_check_names_every_mistake() {
         (format!("{dir}[server]\nlisten = \"0.0.0.0:80\"\n"), "token"),
         (format!("{dir}[pairs]\n\"nonsense\" = \"x\"\n"), "KIND/TYPE"),
         ("[catalog]\ndir = \"/no/such/folder\"\n".into(), "/no/such/folder"),
+        (format!("{dir}[log]\nlevel = \"inof\"\n"), "not a level"),
+        (format!("{dir}[runtime]\nsandboxes = 0\n"), "sandboxes"),
+        (format!("{dir}[plugins.nope]\n"), "there is no nope.wasm"),
+        (
+            format!("{dir}[server]\nlisten = \"127.0.0.1:9\"\nadmin-listen = \"127.0.0.1:9\"\n"),
+            "both 127.0.0.1:9",
+        ),
+        (format!("{dir}[server.tls]\ncertificate = \"/no/cert\"\nkey = \"/no/key\"\n"), "/no/cert"),
+        (format!("{dir}[kubernetes.clusters.default]\nkubeconfig = \"/no/kubeconfig\"\n"), "/no/kubeconfig"),
+        (format!("{dir}[tenants.\"Not OK\"]\n"), "Not OK"),
+        (
+            format!("{dir}[register]\ncontrol-plane = \"notaurl\"\npublic-url = \"http://x\"\n"),
+            "control-plane",
+        ),
         (
             format!(
                 "{dir}[[plugins.x.grants.kubernetes]]\nverbs=[\"get\"]\nkinds=[\"Pod\"]\nnamespaces=[\"{{tenant}}-{{environment}}\"]\n"

@@ -139,6 +139,28 @@ fn secrets_stay_out_of_everything_but_the_secret(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_chart_that_was_swapped_is_another_plan() {
+    let config = format!("{KSML}\n[helm]\nresolve-seconds = 0\n");
+    let world = Wanted::new().plugin("ksml").config(&config).start().await;
+    world.registry.push_chart(&chart(), "charts/ksml").unwrap();
+    let mut apply = request().create(settings()).body();
+    let first = ok(&world, "/plan", &apply).await;
+    let swapped = world.folder.path().join("ksml");
+    let copied = std::process::Command::new("cp").arg("-r").arg(chart()).arg(&swapped).status().unwrap();
+    assert!(copied.success());
+    let evil = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: evil}\n";
+    std::fs::write(swapped.join("templates/evil.yaml"), evil).unwrap();
+    world.registry.push_chart(&swapped, "charts/ksml").unwrap();
+    let second = ok(&world, "/plan", &apply).await;
+    assert_ne!(first["planHash"], second["planHash"]);
+    apply["planHash"] = first["planHash"].clone();
+    let before = world.cluster.resource_version();
+    let answer = world.post("/apply", &apply).await.json;
+    assert_eq!(answer["code"], "plan-stale", "{answer}");
+    assert_eq!(world.cluster.resource_version(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_changed_is_drift_by_field() {
     let world = world().await;
     let applied = ok(&world, "/apply", &request().create(settings()).body()).await;
