@@ -74,6 +74,11 @@ impl<'a> Marks<'a> {
         if !self.below(nodes) {
             return Some(value.clone());
         }
+        let shut = |n: &Value, k: &str| n.get(k).and_then(Value::as_bool) == Some(false);
+        let closed = nodes
+            .iter()
+            .flat_map(|n| self.spread(n))
+            .any(|n| shut(n, "additionalProperties") || shut(n, "unevaluatedProperties"));
         match value {
             Value::Null => Some(Value::Null),
             Value::Object(m)
@@ -81,8 +86,12 @@ impl<'a> Marks<'a> {
             {
                 let member = |(k, v): (&String, &Value)| {
                     let nodes = self.children(nodes, k);
-                    // A name that the schema does not know, beside secrets, may be one misplaced.
-                    if nodes.is_empty() { None } else { Some((k.clone(), self.shown(&nodes, v)?)) }
+                    match nodes.is_empty() {
+                        // A name that a closed schema does not know, beside secrets, may be one misplaced.
+                        true if closed => None,
+                        true => Some((k.clone(), v.clone())),
+                        false => Some((k.clone(), self.shown(&nodes, v)?)),
+                    }
                 };
                 Some(Value::Object(m.iter().filter_map(member).collect()))
             }
