@@ -57,12 +57,10 @@ fn tests(project: &Project, stages: &mut Stages) {
         let mut command = nextest(project)?;
         call(command.args(["--workspace", "--no-fail-fast", "-E"]).arg(format!("not {REAL}")))
     });
-    stages.run("documentation tests", || {
-        let mut cargo = project.cargo_with(&engine::build(project)?);
-        call(cargo.args(["test", "--doc", "--workspace", "--quiet"]))
-    });
     stages.run("guest tests", || {
-        guests::manifests(project)?.iter().try_for_each(|manifest| {
+        // The tests' own guests are tested by the host's tests.
+        let ours = project.root.join("host/testkit/guests");
+        guests::manifests(project)?.iter().filter(|m| !m.starts_with(&ours)).try_for_each(|manifest| {
             let mut cargo = project.cargo();
             cargo.env("CARGO_TARGET_DIR", project.target.join("guests-on-host"));
             call(cargo.args(["test", "--workspace", "--quiet", "--manifest-path"]).arg(manifest))
@@ -75,6 +73,7 @@ fn tests(project: &Project, stages: &mut Stages) {
         }
         docs::run(project)
     });
+    stages.run("demonstration", || demo::show(project, None));
 }
 
 fn real_tests(project: &Project, stages: &mut Stages, kubernetes: Build) {
