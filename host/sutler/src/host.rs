@@ -92,7 +92,7 @@ fn engine_readiness(engine: Arc<HelmEngine>) -> Readiness {
         match engine.ready() {
             Some(Ok(())) => None,
             Some(Err(e)) => Some(format!("Helm's engine: {e}")),
-            None => Some("Helm's engine is being compiled (once, about a minute)".into()),
+            None => Some("Helm's engine is being compiled (once; it is cached)".into()),
         }
     })
 }

@@ -9,6 +9,7 @@ use crate::DemoArgs;
 use crate::build;
 use crate::process::call;
 use crate::project::Project;
+use crate::tools;
 
 pub fn run(project: &Project, args: &DemoArgs) -> Result<()> {
     println!("First everything is built, once: the wasm target, Helm's engine (Go), the plugins, the host.");
@@ -31,7 +32,7 @@ fn command(project: &Project, real: Option<(&Path, &str)>) -> Result<Command> {
     if let Some((cluster, registry)) = real {
         let program = project.target.join("ksml-runner");
         let script = project.root.join("host/testkit/images/ksml-runner/build.sh");
-        call(Command::new(script).arg(&program))?;
+        call(Command::new(script).arg(&program).env("PATH", tools::go(project)?.path()))?;
         demo.arg("--cluster").arg(cluster).args(["--registry", registry]).arg("--program").arg(program);
     }
     Ok(demo)

@@ -85,6 +85,8 @@ fn real_tests(project: &Project, stages: &mut Stages, kubernetes: Build) {
         stages.run("real: tests", || {
             let mut command = nextest(project)?;
             command.envs(world.env.iter().map(|(name, value)| (name, value)));
+            // They build the image's program.
+            command.env("PATH", tools::go(project)?.path());
             call(command.args(["--workspace", "--no-fail-fast", "--profile", "real", "-E", REAL]))
         });
     }

@@ -60,9 +60,7 @@ async fn main() -> Result<()> {
     }
     let config = config(&world, &plugins);
     say("sutler.toml", &config);
-    println!(
-        "\nStarting sutler. Helm's engine is compiled the first time (about half a minute), then cached."
-    );
+    println!("\nStarting sutler. Helm's engine is compiled the first time and cached.");
     let mut host = SutlerProcess::start(&config, &[]).await;
     println!("sutler listens on {}", host.url);
     let result = life(&host.url, args.cluster.is_some()).await;
