@@ -56,11 +56,6 @@ fn step(path: &mut String, key: &str, f: impl FnOnce(&mut String)) {
     path.truncate(len);
 }
 
-/// The value at a JSON Pointer.
-pub fn pointer_get<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
-    value.pointer(pointer)
-}
-
 /// Canonical JSON: keys sorted, no white space. Equal values give equal texts.
 pub fn canonical(value: &Value) -> String {
     fn write(v: &Value, out: &mut String) {

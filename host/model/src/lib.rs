@@ -19,7 +19,7 @@ pub use answer::{
 };
 pub use call::{Call, Mode, Owner};
 pub use descriptor::{Descriptor, PairDescriptor, Step};
-pub use diff::{FieldChange, canonical, field_changes, pointer_get};
+pub use diff::{FieldChange, canonical, field_changes};
 pub use failure::{Failure, HOST_CODES, host_code};
 pub use fault::{Fault, FaultKind};
 pub use grant::{Effective, Layer, NotGranted};

@@ -97,9 +97,6 @@ impl Plugin {
     pub fn fault(&self, mode: Mode, kind: FaultKind, message: impl Into<String>) -> Fault {
         faults::new(self.name.as_str(), mode, kind, message)
     }
-    pub fn calls_in_use(&self) -> usize {
-        (self.limits.concurrent_calls as usize).saturating_sub(self.calls.available_permits())
-    }
 
     fn open(
         &self,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use sutler_kubernetes::{Cluster, Clusters, LogQuery, Pod};
-use sutler_model::{Call, Effective, Owner};
+use sutler_model::{Call, Effective};
 
 use crate::follow::{Granted, Readers};
 use crate::grant::{self, Ask, Grants, Reach};
@@ -79,7 +79,7 @@ impl Logs {
         let reach = self.reach(call, grants, cluster, namespace)?;
         let cluster = self.cluster(call, cluster).await?;
         let mut pods = cluster.pods(namespace, &grant::selector(labels, reach, &call.owner)).await?;
-        pods.retain(|p| visible(p, reach, &call.owner));
+        pods.retain(|p| reach.sees(p, &call.owner));
         Ok(pods)
     }
 
@@ -98,7 +98,7 @@ impl Logs {
     ) -> Result<Vec<String>, Error> {
         let reach = self.reach(call, grants, cluster, namespace)?;
         let cluster = self.cluster(call, cluster).await?;
-        if reach == Reach::Owned && !visible(&cluster.pod(namespace, pod).await?, reach, &call.owner) {
+        if reach == Reach::Owned && !reach.sees(&cluster.pod(namespace, pod).await?, &call.owner) {
             return Err(Error::NotFound);
         }
         let tail = if options.tail_lines == 0 { DEFAULT_TAIL } else { options.tail_lines.min(MOST_TAIL) };
@@ -163,10 +163,6 @@ impl Logs {
 
 fn rounded_up(since: Duration) -> u64 {
     since_seconds(since.as_secs().saturating_add(u64::from(since.subsec_nanos() > 0)))
-}
-
-fn visible(pod: &Pod, reach: Reach, owner: &Owner) -> bool {
-    reach == Reach::All || pod.labels.get(Owner::LABEL) == Some(&owner.hash())
 }
 
 /// The first `bytes` of the lines, as `limitBytes` counts them without time stamps.

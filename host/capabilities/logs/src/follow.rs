@@ -35,14 +35,11 @@ impl Granted {
     /// The pods, as far as the reach and `options.pod` go.
     pub(crate) async fn pods(&self, cluster: &Cluster, options: &StreamOptions) -> Result<Vec<Pod>, Error> {
         let mut pods = cluster.pods(&self.source.namespace, &self.selector).await?;
-        pods.retain(|p| options.pod.as_ref().is_none_or(|name| *name == p.name) && self.reaches(p));
+        pods.retain(|p| {
+            options.pod.as_ref().is_none_or(|name| *name == p.name) && self.reach.sees(p, &self.owner)
+        });
         pods.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(pods)
-    }
-
-    /// The selector asked for it already; a server that does not heed it must not matter.
-    fn reaches(&self, pod: &Pod) -> bool {
-        self.reach == Reach::All || pod.labels.get(Owner::LABEL) == Some(&self.owner.hash())
     }
 
     /// The containers to read: those named, or all but the init containers.

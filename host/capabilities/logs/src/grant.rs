@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sutler_kubernetes::covers_cluster;
+use sutler_kubernetes::{Pod, covers_cluster};
 use sutler_model::{Effective, NotGranted, Owner, Pattern};
 
 /// The logs grant of one layer. Without namespaces nothing is allowed.
@@ -25,6 +25,13 @@ pub enum Reach {
     All,
     /// Those that carry the owner's label.
     Owned,
+}
+
+impl Reach {
+    /// The selector asked for it already; a server that does not heed it must not matter.
+    pub(crate) fn sees(self, pod: &Pod, owner: &Owner) -> bool {
+        self == Self::All || pod.labels.get(Owner::LABEL) == Some(&owner.hash())
+    }
 }
 
 /// A namespace as grants see it.

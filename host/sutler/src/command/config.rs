@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use sutler_access::Access;
-use sutler_api::{Api, Register, Server, ServerOptions};
+use sutler_api::{Register, Server, ServerOptions};
 use sutler_helm::{EngineError, Helm, RenderAnswer, RenderRequest, TemplateEngine};
 use sutler_kubernetes::Clusters;
 use sutler_model::{Identifier, Pair, PluginName};
@@ -113,8 +113,6 @@ async fn capabilities(config: &Config, add: &mut impl FnMut(Option<String>)) {
         let provisioner = Arc::new(crate::host::Nobody);
         add(Register::new(register.clone(), provisioner).err().map(|e| format!("[register] {e}")));
     }
-    let api = Api::new(Arc::new(crate::host::Nobody), Access::open(), config.api.clone(), None);
-    add(api.err().map(|e| e.to_string()));
 }
 
 /// Renders nothing: the configuration is looked at, not used.
