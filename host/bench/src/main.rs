@@ -9,6 +9,10 @@ mod start;
 
 use anyhow::Result;
 
+/// The one that sutler has.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// One line of the table.
 pub(crate) struct Row {
     pub(crate) what: &'static str,
@@ -19,17 +23,34 @@ pub(crate) struct Row {
     pub(crate) met: bool,
 }
 
+/// What can be measured by itself: `cargo xtask bench inside plan`.
+const SECTIONS: [&str; 4] = ["inside", "plan", "start", "render"];
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = chosen.iter().find(|c| !SECTIONS.contains(&c.as_str())) {
+        anyhow::bail!("there is no section {unknown:?}; known are {}", SECTIONS.join(", "));
+    }
+    let wants = |section: &str| chosen.is_empty() || chosen.iter().any(|c| c == section);
     let mut rows = Vec::new();
-    rows.extend(plan::run().await?);
-    rows.push(start::run().await?);
-    match helm::run().await? {
-        Some(row) => rows.push(row),
-        None => println!(
-            "no helm binary (SUTLER_REAL_HELM, or `cargo xtask cluster up` once): the rendering is not compared"
-        ),
+    if wants("inside") {
+        rows.push(plan::inside().await?);
+    }
+    if wants("plan") {
+        rows.push(plan::over_http().await?);
+    }
+    if wants("start") {
+        rows.push(start::run().await?);
+    }
+    if wants("render") {
+        match helm::run().await? {
+            Some(row) => rows.push(row),
+            None => println!(
+                "no helm binary (SUTLER_REAL_HELM, or `cargo xtask cluster up` once): the rendering is not compared"
+            ),
+        }
     }
     println!("\n{:<64} {:>12}  {:<14} met", "figure", "value", "wanted");
     for r in &rows {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use self::pure::{Pure, Settings};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -12,11 +13,17 @@ use axum::routing::post;
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sutler_model::{canonical, field_changes};
+use sutler_model::{canonical, field_changes, hex};
+use sutler_sdk::{Pipeline as _, Subject};
+
+/// The source of the plugin that the other side runs.
+#[path = "../../testkit/guests/pure/src/lib.rs"]
+#[allow(unreachable_pub, reason = "there it is a crate of its own")]
+mod pure;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Request {
+pub(crate) struct Request {
     #[serde(rename = "requestId")]
     _request_id: String,
     kind: String,
@@ -45,7 +52,7 @@ struct Change {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+pub(crate) struct Answer {
     outcome: &'static str,
     plan_hash: String,
     changes: Vec<Planned>,
@@ -79,51 +86,72 @@ impl Native {
     pub(crate) const fn new(schema: jsonschema::Validator) -> Self {
         Self { schema }
     }
+    pub(crate) fn parse(body: &[u8]) -> serde_json::Result<Request> {
+        serde_json::from_slice(body)
+    }
+    /// Check and work; `None` where the settings break the schema.
+    pub(crate) fn plan(&self, r: &Request) -> Option<Answer> {
+        r.changes.iter().all(|c| self.schema.is_valid(&c.settings)).then(|| work(r)).flatten()
+    }
     pub(crate) fn router(self) -> Router {
         Router::new().route("/plan", post(plan)).with_state(Arc::new(self))
     }
 }
 
 async fn plan(State(native): State<Arc<Native>>, body: Bytes) -> impl IntoResponse {
-    let answer = match serde_json::from_slice::<Request>(&body) {
-        Ok(r) if r.changes.iter().all(|c| native.schema.is_valid(&c.settings)) => {
-            serde_json::to_vec(&work(&r))
-        }
-        _ => serde_json::to_vec(&json!({"outcome": "failed"})),
+    let answer = match Native::parse(&body).ok().and_then(|r| native.plan(&r)) {
+        Some(answer) => serde_json::to_vec(&answer),
+        None => serde_json::to_vec(&json!({"outcome": "failed"})),
     };
     ([(header::CONTENT_TYPE, "application/json")], answer.unwrap_or_default())
 }
 
-fn work(r: &Request) -> Answer {
+/// The plugin's own code, compiled for this machine, and what the host makes of its proposal.
+fn work(r: &Request) -> Option<Answer> {
     let mut hashed = Vec::new();
-    let changes = r
-        .changes
-        .iter()
-        .map(|c| {
-            let size = c.settings.get("size").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
-            let before = json!({"size": size, "zones": ["a"], "owner": null});
-            hashed.push(json!([c.resource, c.action, before, c.settings, [], []]));
-            let fields = field_changes(Some(&before), Some(&c.settings))
-                .into_iter()
-                .map(|f| Field {
-                    path: f.path,
-                    before: f.before,
-                    after: f.after,
-                    after_unknown: false,
-                    sensitive: false,
-                    requires_replace: false,
-                })
-                .collect();
-            Planned { resource: c.resource.clone(), action: c.action.clone(), fields, warnings: vec![] }
-        })
-        .collect();
+    let mut changes = Vec::new();
+    for c in &r.changes {
+        let planned = Pure::plan(&subject(r, c)?).ok()?;
+        let (before, after) = (planned.before.as_ref(), planned.after.as_ref());
+        hashed.push(json!([c.resource, c.action, before, after, planned.unknown, planned.replace_because]));
+        let fields = field_changes(before, after)
+            .into_iter()
+            .map(|f| Field {
+                path: f.path,
+                before: f.before,
+                after: f.after,
+                after_unknown: false,
+                sensitive: false,
+                requires_replace: false,
+            })
+            .collect();
+        let (resource, action) = (c.resource.clone(), c.action.clone());
+        changes.push(Planned { resource, action, fields, warnings: planned.warnings });
+    }
     let text = canonical(&json!([format!("{}/{}", r.kind, r.type_name), r.application, hashed, [], []]));
-    let hash = match Hmac::<sha2::Sha256>::new_from_slice(&[7; 32]) {
-        Ok(mut m) => {
-            m.update(text.as_bytes());
-            m.finalize().into_bytes().iter().map(|b| format!("{b:02x}")).collect()
-        }
-        Err(_) => String::new(),
-    };
-    Answer { outcome: "planned", plan_hash: hash, changes, steps: vec![] }
+    let mut m = Hmac::<sha2::Sha256>::new_from_slice(&[7; 32]).ok()?;
+    m.update(text.as_bytes());
+    let plan_hash = hex(&m.finalize().into_bytes());
+    Some(Answer { outcome: "planned", plan_hash, changes, steps: vec![] })
+}
+
+fn subject(r: &Request, c: &Change) -> Option<Subject<Settings>> {
+    let a = &r.application;
+    Some(Subject {
+        application: sutler_sdk::Application {
+            id: a.id.clone(),
+            environment: a.environment.clone(),
+            tenant: a.tenant.clone(),
+            instance: a.instance.clone(),
+        },
+        pair: Pure::PAIR,
+        resource: c.resource.clone(),
+        action: sutler_sdk::Action::Update,
+        wanted: Some(Settings::deserialize(&c.settings).ok()?),
+        believed: None,
+        wanted_json: Some(c.settings.clone()),
+        believed_json: None,
+        believed_outputs: None,
+        marked: false,
+    })
 }

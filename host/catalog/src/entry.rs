@@ -21,6 +21,10 @@ pub struct Entry {
 /// One pair with its compiled schemas.
 #[derive(Debug)]
 pub struct PairEntry {
+    /// The pair's text, for labels.
+    pub label: Arc<str>,
+    /// What the plugin is told beside the request: a JSON object with the marks that its settings schema holds.
+    pub context: String,
     pub summary: String,
     pub settings: Schema,
     pub outputs: Schema,
@@ -69,9 +73,12 @@ fn pair_entry(d: &PairDescriptor) -> Result<PairEntry, String> {
             ));
         }
     }
+    let settings = schema("settings", &d.settings_schema)?;
     Ok(PairEntry {
+        label: d.pair.to_string().into(),
+        context: serde_json::json!({ "marks": settings.marks() }).to_string(),
         summary: d.summary.clone(),
-        settings: schema("settings", &d.settings_schema)?,
+        settings,
         outputs: schema("outputs", &d.outputs_schema)?,
         steps: d.steps.clone(),
     })

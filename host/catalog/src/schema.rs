@@ -85,6 +85,12 @@ impl Schema {
         Err(Violation { path, message: e.masked_with("the value").to_string() })
     }
 
+    /// The marks that stand anywhere in the schema.
+    pub fn marks(&self) -> Vec<&'static str> {
+        let all = [(self.secrets, "writeOnly"), (self.replaces, "x-requires-replace")];
+        all.into_iter().filter_map(|(there, mark)| there.then_some(mark)).collect()
+    }
+
     /// Whether the field at a JSON Pointer, or something above it, is marked `writeOnly`.
     pub fn sensitive(&self, pointer: &str) -> bool {
         self.secrets && self.marked(pointer, "writeOnly")

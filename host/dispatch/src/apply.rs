@@ -30,7 +30,7 @@ pub(crate) async fn run(
     let grants = entry.grants(&request.application);
     let mut at = Checkpoint::start();
     for _ in 0..MOST_CALLS {
-        let result = entry.plugin.apply(Mode::Apply, request, &at, grants, pins).await;
+        let result = entry.plugin.apply(Mode::Apply, (request, &pair.context), &at, grants, pins).await;
         at.written_by.clone_from(&entry.descriptor.version);
         let progress = match result {
             Ok(Ok(p)) => p,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use metrics::{Label, SharedString};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sutler_catalog::{Catalog, Entry, PairEntry, Snapshot};
@@ -84,12 +85,12 @@ impl Inner {
         &self,
         entry: &Entry,
         pair: &PairEntry,
-        request: &Request,
+        request: &Arc<Request>,
     ) -> Result<Result<(Proposal, Pins), Failed>, CallError> {
         if let Err(f) = settings::check(request, pair) {
             return Ok(Err(answers::failed(f)));
         }
-        match entry.plugin.plan(request, entry.grants(&request.application)).await {
+        match entry.plugin.plan(request, &pair.context, entry.grants(&request.application)).await {
             Ok(Ok((p, pins))) => Ok(match plan::check(request, pair, &p) {
                 Ok(()) => Ok((p, pins)),
                 Err(text) => {
@@ -101,7 +102,7 @@ impl Inner {
         }
     }
 
-    async fn plan(&self, request: &Request) -> Outcome<PlanView> {
+    async fn plan(&self, request: &Arc<Request>) -> Outcome<PlanView> {
         let Some(entry) = self.find(&request.pair) else {
             return Ok(Err(answers::not_handled(&request.pair)));
         };
@@ -114,7 +115,7 @@ impl Inner {
             .map(|(p, pins)| plan::view(request, pair, &p, &pins, &self.hash_key)))
     }
 
-    async fn apply(&self, request: &Request, plan_hash: Option<&str>) -> Outcome<Vec<Applied>> {
+    async fn apply(&self, request: &Arc<Request>, plan_hash: Option<&str>) -> Outcome<Vec<Applied>> {
         let Some(entry) = self.find(&request.pair) else {
             return Ok(Err(answers::not_handled(&request.pair)));
         };
@@ -175,11 +176,12 @@ impl Inner {
         let Some(pair) = entry.pairs.get(&inquiry.pair) else {
             return Ok(Err(answers::not_handled(&inquiry.pair)));
         };
-        let observed = match entry.plugin.inspect(inquiry, entry.grants(&inquiry.application)).await {
-            Ok(Ok(o)) => o,
-            Ok(Err(f)) => return Ok(Err(answers::failed(f))),
-            Err(e) => return Ok(Err(answers::run_error(e, self.catalog.faults())?)),
-        };
+        let observed =
+            match entry.plugin.inspect(inquiry, &pair.context, entry.grants(&inquiry.application)).await {
+                Ok(Ok(o)) => o,
+                Ok(Err(f)) => return Ok(Err(answers::failed(f))),
+                Err(e) => return Ok(Err(answers::run_error(e, self.catalog.faults())?)),
+            };
         if let Err(text) = drift::check(inquiry, &observed, pair) {
             return Ok(Err(answers::fault(
                 &self.contract_fault(&entry, Mode::Inspect, text),
@@ -196,8 +198,11 @@ impl Inner {
         let Some(entry) = self.find(&inquiry.pair) else {
             return Ok(Err(answers::not_handled(&inquiry.pair)));
         };
+        let Some(pair) = entry.pairs.get(&inquiry.pair) else {
+            return Ok(Err(answers::not_handled(&inquiry.pair)));
+        };
         let grants = entry.grants(&inquiry.application);
-        let sources = match entry.plugin.locate(&inquiry, grants).await {
+        let sources = match entry.plugin.locate(&inquiry, &pair.context, grants).await {
             Ok(Some(Ok(s))) => s,
             Ok(Some(Err(f))) => return Ok(Err(answers::failed(f))),
             Ok(None) => return Err(CallError::NotFound(format!("{} has no logs", inquiry.pair))),
@@ -265,7 +270,7 @@ impl Dispatcher {
 /// Times one call and counts how it ended.
 async fn counted<T>(
     export: &'static str,
-    pair: String,
+    pair: SharedString,
     work: impl Future<Output = Outcome<T>>,
 ) -> Outcome<T> {
     let started = Instant::now();
@@ -276,24 +281,31 @@ async fn counted<T>(
         Ok(Err(_)) => "failed",
         Err(_) => "refused",
     };
-    let labels = [("export", export.to_owned()), ("pair", pair), ("outcome", outcome.to_owned())];
-    metrics::counter!("sutler_calls_total", &labels).increment(1);
+    let labels = [
+        Label::from_static_parts("export", export),
+        Label::new("pair", pair),
+        Label::from_static_parts("outcome", outcome),
+    ];
+    metrics::counter!("sutler_calls_total", labels.iter()).increment(1);
     metrics::histogram!("sutler_call_seconds", "export" => export).record(started.elapsed().as_secs_f64());
     out
 }
 
 /// A pair as a label: only served pairs, so that callers cannot make labels without end.
-fn label(inner: &Inner, pair: &Pair) -> String {
-    if inner.catalog.snapshot().get(pair).is_some() { pair.to_string() } else { "unknown".into() }
+fn label(inner: &Inner, pair: &Pair) -> SharedString {
+    let snapshot = inner.catalog.snapshot();
+    let served = snapshot.get(pair).and_then(|e| e.pairs.get(pair));
+    served.map_or(SharedString::const_str("unknown"), |p| SharedString::from_shared(p.label.clone()))
 }
 
 impl Provisioner for Dispatcher {
     fn plan(&self, request: Request) -> BoxFuture<'_, Outcome<PlanView>> {
+        let request = Arc::new(request);
         Box::pin(async move { counted("plan", label(&self.0, &request.pair), self.0.plan(&request)).await })
     }
 
     fn apply(&self, request: Request, plan_hash: Option<String>) -> BoxFuture<'_, Outcome<Vec<Applied>>> {
-        let inner = self.0.clone();
+        let (inner, request) = (self.0.clone(), Arc::new(request));
         let task = self.0.running.spawn(async move {
             counted("apply", label(&inner, &request.pair), inner.apply(&request, plan_hash.as_deref())).await
         });

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use hmac::{Hmac, Mac};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::Sha256;
 use sutler_catalog::PairEntry;
-use sutler_model::{Action, Planned, Proposal, Request, canonical, field_changes};
+use sutler_model::{Action, Identifier, Planned, Proposal, Request, canonical_into, field_changes, hex};
 use sutler_runtime::Pins;
 
 use crate::provisioner::{PlanView, PlannedField, PlannedView};
@@ -109,28 +109,36 @@ pub(crate) fn replaced<'a>(pair: &PairEntry, proposal: &'a Proposal) -> Vec<&'a 
 
 /// HMAC over everything the plan says but its warnings and titles.
 pub(crate) fn hash(request: &Request, proposal: &Proposal, pins: &Pins, key: &[u8; 32]) -> String {
-    let a = &request.application;
-    let text = |i: &Option<sutler_model::Identifier>| i.as_ref().map(ToString::to_string);
-    let changes: Vec<Value> = proposal
-        .changes
-        .iter()
-        .map(|c| {
-            json!([c.resource.as_str(), c.action.as_str(), c.before, c.after, c.unknown, c.replace_because])
-        })
-        .collect();
-    let all = json!([
-        request.pair.to_string(),
-        [text(&a.instance), text(&a.tenant), Some(a.environment.to_string()), Some(a.id.to_string())],
-        changes,
-        proposal.steps,
-        pins.iter().map(|((url, version), digest)| json!([url, version, digest])).collect::<Vec<_>>()
-    ]);
+    let (a, mut out) = (&request.application, Vec::with_capacity(1024));
+    // One canonical JSON value a line: no value holds a line feed, so equal bytes are equal plans.
+    push(&mut out, request.pair.kind.as_str());
+    push(&mut out, request.pair.type_name.as_str());
+    push(&mut out, &a.instance.as_ref().map(Identifier::as_str));
+    push(&mut out, &a.tenant.as_ref().map(Identifier::as_str));
+    push(&mut out, a.environment.as_str());
+    push(&mut out, a.id.as_str());
+    for c in &proposal.changes {
+        push(&mut out, c.resource.as_str());
+        push(&mut out, c.action.as_str());
+        for side in [&c.before, &c.after] {
+            side.as_ref().inspect(|v| canonical_into(v, &mut out));
+            out.push(b'\n');
+        }
+        push(&mut out, &c.unknown);
+        push(&mut out, &c.replace_because);
+    }
+    push(&mut out, &proposal.steps);
+    for pin in pins {
+        push(&mut out, &pin);
+    }
     // HMAC takes keys of every length; an empty hash matches no plan.
     let Ok(mut m) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };
-    m.update(canonical(&all).as_bytes());
-    m.finalize().into_bytes().iter().fold(String::with_capacity(64), |mut s, b| {
-        use std::fmt::Write as _;
-        let _ = write!(s, "{b:02x}");
-        s
-    })
+    m.update(&out);
+    hex(&m.finalize().into_bytes())
+}
+
+/// Writing into memory cannot fail.
+fn push(out: &mut Vec<u8>, v: &(impl serde::Serialize + ?Sized)) {
+    let _ = serde_json::to_writer(&mut *out, v);
+    out.push(b'\n');
 }

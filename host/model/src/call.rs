@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::{Application, Digest, Identifier, Kind, Pair, PluginName};
+use crate::{Application, Digest, Identifier, Kind, Pair, PluginName, hex};
 
 /// What the plugin is being asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,20 +56,23 @@ impl Owner {
     /// `a-b` + `c` and `a` + `b-c` differ.
     pub fn hash(&self) -> String {
         let a = &self.application;
-        let part = |i: &Option<Identifier>| {
-            i.as_ref().map_or_else(|| "-".to_owned(), |i| format!("{}:{i}", i.as_str().len()))
+        let mut text = String::with_capacity(128);
+        let mut part = |i: Option<&Identifier>, end: char| {
+            use std::fmt::Write as _;
+            let _ = match i {
+                Some(i) => write!(text, "{}:{i}{end}", i.as_str().len()),
+                None => write!(text, "-{end}"),
+            };
         };
-        let text = format!(
-            "{}/{}/{}:{}/{}:{}/{}",
-            part(&a.instance),
-            part(&a.tenant),
-            a.environment.as_str().len(),
-            a.environment,
-            a.id.as_str().len(),
-            a.id,
-            self.pair
-        );
-        Digest::of(text.as_bytes()).hex().chars().take(16).collect()
+        part(a.instance.as_ref(), '/');
+        part(a.tenant.as_ref(), '/');
+        part(Some(&a.environment), '/');
+        part(Some(&a.id), '/');
+        text.push_str(self.pair.kind.as_str());
+        text.push('/');
+        text.push_str(self.pair.type_name.as_str());
+        let digest = Digest::of(text.as_bytes());
+        hex(digest.as_bytes().get(..8).unwrap_or_default())
     }
 
     /// Kubernetes labels (key, value) for everything the owner's calls write.

@@ -23,9 +23,13 @@ fn walk(path: &mut String, before: Option<&Value>, after: Option<&Value>, out: &
     match (before, after) {
         (b, a) if b == a => {}
         (Some(Value::Object(b)), Some(Value::Object(a))) => {
-            let keys: std::collections::BTreeSet<&String> = b.keys().chain(a.keys()).collect();
+            let mut keys: Vec<&String> = b.keys().chain(a.keys().filter(|k| !b.contains_key(*k))).collect();
+            keys.sort_unstable();
             for k in keys {
-                step(path, k, |p| walk(p, b.get(k), a.get(k), out));
+                let (b, a) = (b.get(k), a.get(k));
+                if b != a {
+                    step(path, k, |p| walk(p, b, a, out));
+                }
             }
         }
         (Some(Value::Array(b)), Some(Value::Array(a))) if a.len() == b.len() => {
@@ -51,45 +55,64 @@ fn walk(path: &mut String, before: Option<&Value>, after: Option<&Value>, out: &
 fn step(path: &mut String, key: &str, f: impl FnOnce(&mut String)) {
     let len = path.len();
     path.push('/');
-    path.push_str(&key.replace('~', "~0").replace('/', "~1"));
+    if key.contains(['~', '/']) {
+        path.push_str(&key.replace('~', "~0").replace('/', "~1"));
+    } else {
+        path.push_str(key);
+    }
     f(path);
     path.truncate(len);
 }
 
 /// Canonical JSON: keys sorted, no white space. Equal values give equal texts.
 pub fn canonical(value: &Value) -> String {
-    fn write(v: &Value, out: &mut String) {
-        match v {
-            Value::Object(m) => {
-                out.push('{');
-                let mut keys: Vec<&String> = m.keys().collect();
-                keys.sort();
-                for (i, k) in keys.into_iter().enumerate() {
-                    if i > 0 {
-                        out.push(',');
-                    }
-                    out.push_str(&Value::String(k.clone()).to_string());
-                    out.push(':');
-                    write(m.get(k).unwrap_or(&Value::Null), out);
+    let mut out = Vec::with_capacity(256);
+    canonical_into(value, &mut out);
+    // serde_json writes UTF-8.
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// [`canonical`], after what is there already.
+pub fn canonical_into(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(m) => {
+            out.push(b'{');
+            let mut first = true;
+            let mut field = |(k, v): (&String, &Value)| {
+                if !std::mem::take(&mut first) {
+                    out.push(b',');
                 }
-                out.push('}');
+                leaf(k, out);
+                out.push(b':');
+                canonical_into(v, out);
+            };
+            // serde_json's maps are sorted, unless some crate asked it to keep the order.
+            if m.keys().is_sorted() {
+                m.iter().for_each(field);
+            } else {
+                let mut fields: Vec<_> = m.iter().collect();
+                fields.sort_by_key(|(k, _)| *k);
+                fields.into_iter().for_each(&mut field);
             }
-            Value::Array(a) => {
-                out.push('[');
-                for (i, v) in a.iter().enumerate() {
-                    if i > 0 {
-                        out.push(',');
-                    }
-                    write(v, out);
-                }
-                out.push(']');
-            }
-            v => out.push_str(&v.to_string()),
+            out.push(b'}');
         }
+        Value::Array(a) => {
+            out.push(b'[');
+            for (i, v) in a.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                canonical_into(v, out);
+            }
+            out.push(b']');
+        }
+        v => leaf(v, out),
     }
-    let mut out = String::new();
-    write(value, &mut out);
-    out
+}
+
+/// Writing into memory cannot fail.
+fn leaf(v: &impl serde::Serialize, out: &mut Vec<u8>) {
+    let _ = serde_json::to_writer(out, v);
 }
 
 #[cfg(test)]

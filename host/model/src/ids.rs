@@ -200,12 +200,14 @@ impl Digest {
     }
     /// 64 lower-case hex digits.
     pub fn hex(&self) -> String {
-        use fmt::Write as _;
-        self.0.iter().fold(String::with_capacity(64), |mut s, b| {
-            let _ = write!(s, "{b:02x}");
-            s
-        })
+        hex(&self.0)
     }
+}
+
+/// Lower-case hex digits, two a byte.
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'a' + n - 10 });
+    bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
 }
 
 impl FromStr for Digest {

@@ -19,11 +19,11 @@ pub use answer::{
 };
 pub use call::{Call, Mode, Owner};
 pub use descriptor::{Descriptor, PairDescriptor, Step};
-pub use diff::{FieldChange, canonical, field_changes};
+pub use diff::{FieldChange, canonical, canonical_into, field_changes};
 pub use failure::{Failure, HOST_CODES, host_code};
 pub use fault::{Fault, FaultKind};
 pub use grant::{Effective, Layer, NotGranted};
-pub use ids::{Digest, Identifier, InvalidName, Kind, Pair, PluginName, RequestId};
+pub use ids::{Digest, Identifier, InvalidName, Kind, Pair, PluginName, RequestId, hex};
 pub use pattern::{Pattern, PatternError};
 pub use request::{Action, Application, Change, Checkpoint, Inquiry, Known, Request};
 pub use secret::Secret;

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use sutler_logs::LogSource;
 use sutler_model as m;
 
+use crate::bindings::logs::exports::sutler::provisioner::log_sources as l;
 use crate::bindings::plugin::exports::sutler::provisioner::provisioner as p;
 use crate::bindings::plugin::sutler::provisioner::types as t;
 
@@ -79,7 +81,7 @@ fn text(v: Option<&Value>) -> Option<String> {
     v.map(Value::to_string)
 }
 
-pub(crate) fn request_out(r: &m::Request) -> t::Request {
+pub(crate) fn request_out(r: &m::Request, context: &str) -> t::Request {
     t::Request {
         id: r.id.as_str().into(),
         pair: pair_out(&r.pair),
@@ -95,11 +97,11 @@ pub(crate) fn request_out(r: &m::Request) -> t::Request {
                 previous_outputs: text(c.previous_outputs.as_ref()),
             })
             .collect(),
-        context: "{}".into(),
+        context: context.into(),
     }
 }
 
-pub(crate) fn inquiry_out(i: &m::Inquiry) -> t::Inquiry {
+pub(crate) fn inquiry_out(i: &m::Inquiry, context: &str) -> t::Inquiry {
     t::Inquiry {
         id: i.id.as_str().into(),
         pair: pair_out(&i.pair),
@@ -113,7 +115,7 @@ pub(crate) fn inquiry_out(i: &m::Inquiry) -> t::Inquiry {
                 outputs: text(k.outputs.as_ref()),
             })
             .collect(),
-        context: "{}".into(),
+        context: context.into(),
     }
 }
 
@@ -298,4 +300,13 @@ fn difference_in(of: &str, d: p::Difference) -> Checked<m::Difference> {
         actual: optional(&format!("an actual value of {of}"), d.actual.as_ref())?,
         at: pointer("a difference", d.at)?,
     })
+}
+
+pub(crate) fn source_in(s: l::Source) -> LogSource {
+    LogSource {
+        cluster: s.cluster,
+        namespace: s.namespace,
+        label_selector: s.label_selector,
+        container: s.container,
+    }
 }

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use sutler_model::{Digest, PluginName};
 use tokio::sync::Semaphore;
-use wasmtime::component::Linker;
+use wasmtime::component::{Component, Linker};
 
 use crate::bindings::{logs, plugin as bound};
 use crate::cache::CompileCache;
 use crate::engine::Engine;
 use crate::imports;
 use crate::limits::Limits;
-use crate::plugin::{Plugin, PluginSettings};
+use crate::plugin::{Exports, Plugin, PluginSettings};
 use crate::sandbox::{Capabilities, State};
 
 /// Whether components that import WASI may be loaded: `[policy] wasi`.
@@ -124,11 +124,13 @@ impl Runtime {
             l.instantiate_pre(&component).map_err(|e| LoadError::UnknownImport(one_line(&e)))
         };
         let (reading, calling) = (link(&self.reading)?, link(&self.calling)?);
-        let wrong = |e: wasmtime::Error| LoadError::WrongExport(one_line(&e));
+        // The generated check of every export's type; what is called later is looked up by index.
+        bound::ProvisionerPluginPre::new(reading.clone())
+            .map_err(|e| LoadError::WrongExport(one_line(&e)))?;
         Ok(Plugin {
-            logs: logs::LogSourcesOnlyPre::new(reading.clone()).ok(),
-            reading: bound::ProvisionerPluginPre::new(reading).map_err(wrong)?,
-            calling: bound::ProvisionerPluginPre::new(calling).map_err(wrong)?,
+            exports: exports(&component, logs::LogSourcesOnlyPre::new(reading.clone()).is_ok())?,
+            reading,
+            calling,
             calls: Arc::new(Semaphore::new(limits.concurrent_calls as usize)),
             compile_time: started.elapsed(),
             engine: self.engine.clone(),
@@ -143,6 +145,23 @@ impl Runtime {
             imports,
         })
     }
+}
+
+fn exports(component: &Component, has_logs: bool) -> Result<Exports, LoadError> {
+    let of = |interface: &str, name: &str| {
+        let interface = component.get_export_index(None, interface);
+        let found = interface.and_then(|i| component.get_export_index(Some(&i), name));
+        found.ok_or_else(|| LoadError::WrongExport(format!("there is no {name}")))
+    };
+    let own = |name| of("sutler:provisioner/provisioner@0.1.0", name);
+    Ok(Exports {
+        describe: own("describe")?,
+        plan: own("plan")?,
+        apply: own("apply")?,
+        cancel: own("cancel")?,
+        inspect: own("inspect")?,
+        locate: has_logs.then(|| of("sutler:provisioner/log-sources@0.1.0", "locate")).transpose()?,
+    })
 }
 
 fn one_line(e: &wasmtime::Error) -> String {

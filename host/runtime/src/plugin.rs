@@ -1,7 +1,6 @@
 //! A loaded plugin, and one call of it in a fresh sandbox.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,14 +9,17 @@ use sutler_model::{
     Application, Call, Checkpoint, Descriptor, Digest, Failure, Fault, FaultKind, Inquiry, Mode, Observed,
     Owner, Pair, PluginName, Progress, Proposal, Request, Secret, Stopped,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use wasmtime::component::{ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Lower};
 use wasmtime::{Store, UpdateDeadline};
 
-use crate::bindings::{logs, plugin as bound};
+use crate::bindings::logs::exports::sutler::provisioner::log_sources as l;
+use crate::bindings::plugin::exports::sutler::provisioner::provisioner as p;
+use crate::bindings::plugin::sutler::provisioner::types as t;
 use crate::budget::Stop;
 use crate::convert::{self, Broken};
 use crate::engine::Engine;
-use crate::random::Random;
+use crate::random::{Lazy, Seed};
 use crate::sandbox::{Capabilities, GrantSet, Pins, State};
 use crate::{faults, limits::Limits, size};
 
@@ -52,9 +54,9 @@ pub struct Plugin {
     /// The interfaces that it imports.
     pub imports: Vec<String>,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) reading: bound::ProvisionerPluginPre<State>,
-    pub(crate) calling: bound::ProvisionerPluginPre<State>,
-    pub(crate) logs: Option<logs::LogSourcesOnlyPre<State>>,
+    pub(crate) reading: InstancePre<State>,
+    pub(crate) calling: InstancePre<State>,
+    pub(crate) exports: Exports,
     pub(crate) calls: Arc<Semaphore>,
     pub(crate) engine: Engine,
     pub(crate) world: Arc<Capabilities>,
@@ -71,27 +73,25 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-/// A store with what keeps its place in the pool.
-struct Sandbox {
-    store: Store<State>,
-    _places: [OwnedSemaphorePermit; 2],
+/// Where the functions are, looked up once: a sandbox finds and checks only the one that it calls.
+pub(crate) struct Exports {
+    pub(crate) describe: ComponentExportIndex,
+    pub(crate) plan: ComponentExportIndex,
+    pub(crate) apply: ComponentExportIndex,
+    pub(crate) cancel: ComponentExportIndex,
+    pub(crate) inspect: ComponentExportIndex,
+    pub(crate) locate: Option<ComponentExportIndex>,
 }
 
-/// What random bytes follow from.
-enum Seed<'a> {
-    /// Everything the plugin is asked, but not the request's id: equal plans are equal.
-    Question(&'a Request),
-    /// Job and step: a repeated step makes the same names.
-    Step {
-        request: &'a str,
-        step: &'a str,
-    },
-    Inquiry,
+/// A store with what keeps its place in the pool.
+struct Sandbox<'a> {
+    store: Store<State>,
+    _places: [SemaphorePermit<'a>; 2],
 }
 
 impl Plugin {
     pub const fn has_logs(&self) -> bool {
-        self.logs.is_some()
+        self.exports.locate.is_some()
     }
     /// A fault of this plugin that was found outside its sandbox.
     pub fn fault(&self, mode: Mode, kind: FaultKind, message: impl Into<String>) -> Fault {
@@ -102,25 +102,24 @@ impl Plugin {
         &self,
         mode: Mode,
         owner: Owner,
-        id: &str,
+        seed: Seed,
         grants: &Arc<GrantSet>,
-        seed: &Seed<'_>,
-    ) -> Result<Sandbox, RunError> {
-        let place = |s: &Arc<Semaphore>, what: &str, limit: u32| {
-            s.clone()
-                .try_acquire_owned()
-                .map_err(|_| RunError::Overloaded { what: what.into(), limit: limit as usize })
-        };
+    ) -> Result<Sandbox<'_>, RunError> {
+        let full = |what: String, limit: u32| RunError::Overloaded { what, limit: limit as usize };
         let places = [
-            place(&self.calls, &format!("plugin {}", self.name), self.limits.concurrent_calls)?,
-            place(self.engine.sandboxes(), "this host", self.engine.config().sandboxes)?,
+            self.calls
+                .try_acquire()
+                .map_err(|_| full(format!("plugin {}", self.name), self.limits.concurrent_calls))?,
+            self.engine
+                .sandboxes()
+                .try_acquire()
+                .map_err(|_| full("this host".into(), self.engine.config().sandboxes))?,
         ];
-        let random = self.random(mode, &owner, seed);
         let call = Call {
             plugin: self.name.clone(),
             owner,
             mode,
-            request_id: id.into(),
+            request_id: seed.request_id().into(),
             deadline: Instant::now() + self.limits.wall(),
         };
         let state = State::new(
@@ -129,7 +128,7 @@ impl Plugin {
             self.world.clone(),
             self.settings.clone(),
             self.limits.clone(),
-            random,
+            Lazy::new(self.random_key, seed),
         );
         let mut store = Store::new(self.engine.wasmtime(), state);
         store.limiter(|s| &mut s.budget);
@@ -141,36 +140,30 @@ impl Plugin {
         Ok(Sandbox { store, _places: places })
     }
 
-    fn random(&self, mode: Mode, owner: &Owner, seed: &Seed<'_>) -> Random {
-        let hash = owner.hash();
-        let what = mode.as_str().as_bytes();
-        match seed {
-            Seed::Question(r) => {
-                let mut text = String::new();
-                for c in &r.changes {
-                    use std::fmt::Write as _;
-                    let settings = c.settings.as_ref().map(sutler_model::canonical);
-                    let _ = write!(text, "{}\0{}\0{:?}\0", c.resource, c.action.as_str(), settings);
-                }
-                Random::new(&self.random_key, &[what, hash.as_bytes(), text.as_bytes()])
-            }
-            Seed::Step { request, step } => {
-                Random::new(&self.random_key, &[what, hash.as_bytes(), request.as_bytes(), step.as_bytes()])
-            }
-            Seed::Inquiry => Random::new(&self.random_key, &[what, hash.as_bytes()]),
-        }
-    }
-
-    /// Ends a call: its answer, or the fault that it was.
-    fn close<T>(
+    /// One call of one export in its sandbox, within the plugin's time: its answer, or the fault that it was.
+    async fn run<P, R>(
         &self,
         mode: Mode,
-        sandbox: &Sandbox,
-        result: Result<wasmtime::Result<T>, tokio::time::error::Elapsed>,
-    ) -> Result<T, RunError> {
+        sandbox: &mut Sandbox<'_>,
+        export: &ComponentExportIndex,
+        asked: P,
+    ) -> Result<R, RunError>
+    where
+        P: ComponentNamedList + Lower + Send + Sync,
+        R: Send + Sync + 'static,
+        (R,): ComponentNamedList + Lift,
+    {
+        let guest = if mode.writes() { &self.calling } else { &self.reading };
+        let store = &mut sandbox.store;
+        let result = tokio::time::timeout(self.limits.wall(), async {
+            let guest = guest.instantiate_async(&mut *store).await?;
+            let function = guest.get_typed_func::<P, (R,)>(&mut *store, export)?;
+            function.call_async(&mut *store, asked).await
+        })
+        .await;
         let name = self.name.as_str();
         let fault = match result {
-            Ok(Ok(v)) => return Ok(v),
+            Ok(Ok((answer,))) => return Ok(answer),
             Ok(Err(e)) => faults::classify(name, mode, &e),
             Err(_) => match sandbox.store.data().budget.waiting_for {
                 Some(on) => {
@@ -198,55 +191,35 @@ impl Plugin {
         Err(RunError::Fault(Box::new(self.fault(mode, FaultKind::Output, text))))
     }
 
-    async fn within<T>(
-        &self,
-        work: impl Future<Output = wasmtime::Result<T>>,
-    ) -> Result<wasmtime::Result<T>, tokio::time::error::Elapsed> {
-        tokio::time::timeout(self.limits.wall(), work).await
-    }
-
     /// What the plugin says of itself. No capability is available to it.
     ///
     /// # Errors
     /// `RunError` when it faults or says what the contract does not allow.
     pub async fn describe(&self, grants: &Arc<GrantSet>) -> Result<Descriptor, RunError> {
         let mode = Mode::Describe;
-        let mut sandbox = self.open(mode, Owner::nobody(), "describe", grants, &Seed::Inquiry)?;
-        let store = &mut sandbox.store;
-        let result = self
-            .within(async {
-                let guest = self.reading.instantiate_async(&mut *store).await?;
-                guest.sutler_provisioner_provisioner().call_describe(&mut *store).await
-            })
-            .await;
-        let d = self.close(mode, &sandbox, result)?;
+        let mut sandbox = self.open(mode, Owner::nobody(), Seed::Call("describe".into()), grants)?;
+        let d = self.run(mode, &mut sandbox, &self.exports.describe, ()).await?;
         self.checked(mode, convert::descriptor_in(d))
     }
 
+    /// `context`: the JSON object beside the request.
+    ///
     /// # Errors
     /// `RunError` when it faults, breaks its contract, or no sandbox is free.
     pub async fn plan(
         &self,
-        request: &Request,
+        request: &Arc<Request>,
+        context: &str,
         grants: &Arc<GrantSet>,
     ) -> Result<Result<(Proposal, Pins), Failure>, RunError> {
         let mode = Mode::Plan;
-        let mut sandbox = self.open(
-            mode,
-            owner(&request.application, &request.pair),
-            request.id.as_str(),
-            grants,
-            &Seed::Question(request),
-        )?;
-        let store = &mut sandbox.store;
-        let asked = convert::request_out(request);
-        let result = self
-            .within(async {
-                let guest = self.reading.instantiate_async(&mut *store).await?;
-                guest.sutler_provisioner_provisioner().call_plan(&mut *store, &asked).await
-            })
-            .await;
-        match self.close(mode, &sandbox, result)? {
+        let owner = owner(&request.application, &request.pair);
+        let mut sandbox = self.open(mode, owner, Seed::Question(request.clone()), grants)?;
+        let asked = convert::request_out(request, context);
+        match self
+            .run::<_, Result<p::Proposal, t::Failure>>(mode, &mut sandbox, &self.exports.plan, (&asked,))
+            .await?
+        {
             Ok(p) => {
                 self.sized(mode, size::proposal_bytes(&p))?;
                 let pins = std::mem::take(&mut sandbox.store.data_mut().pins);
@@ -263,28 +236,20 @@ impl Plugin {
     pub async fn apply(
         &self,
         mode: Mode,
-        request: &Request,
+        (request, context): (&Request, &str),
         at: &Checkpoint,
         grants: &Arc<GrantSet>,
         pins: &Pins,
     ) -> Result<Result<Progress, Stopped>, RunError> {
-        let seed = Seed::Step { request: request.id.as_str(), step: &at.step };
-        let mut sandbox =
-            self.open(mode, owner(&request.application, &request.pair), request.id.as_str(), grants, &seed)?;
+        let seed = Seed::Step { request: request.id.clone(), step: at.step.clone() };
+        let mut sandbox = self.open(mode, owner(&request.application, &request.pair), seed, grants)?;
         sandbox.store.data_mut().pins = pins.clone();
-        let store = &mut sandbox.store;
-        let (asked, at) = (convert::request_out(request), convert::checkpoint_out(at));
-        let result = self
-            .within(async {
-                let guest = self.calling.instantiate_async(&mut *store).await?;
-                let guest = guest.sutler_provisioner_provisioner();
-                match mode {
-                    Mode::Cancel => guest.call_cancel(&mut *store, &asked, &at).await,
-                    _ => guest.call_apply(&mut *store, &asked, &at).await,
-                }
-            })
-            .await;
-        match self.close(mode, &sandbox, result)? {
+        let (asked, at) = (convert::request_out(request, context), convert::checkpoint_out(at));
+        let export = if mode == Mode::Cancel { &self.exports.cancel } else { &self.exports.apply };
+        match self
+            .run::<_, Result<p::Progress, p::Stopped>>(mode, &mut sandbox, export, (&asked, &at))
+            .await?
+        {
             Ok(p) => {
                 self.sized(mode, size::progress_bytes(&p))?;
                 self.checked(mode, convert::progress_in(p)).map(Ok)
@@ -298,25 +263,21 @@ impl Plugin {
     pub async fn inspect(
         &self,
         inquiry: &Inquiry,
+        context: &str,
         grants: &Arc<GrantSet>,
     ) -> Result<Result<Vec<Observed>, Failure>, RunError> {
         let mode = Mode::Inspect;
-        let mut sandbox = self.open(
-            mode,
-            owner(&inquiry.application, &inquiry.pair),
-            inquiry.id.as_str(),
-            grants,
-            &Seed::Inquiry,
-        )?;
-        let store = &mut sandbox.store;
-        let asked = convert::inquiry_out(inquiry);
-        let result = self
-            .within(async {
-                let guest = self.reading.instantiate_async(&mut *store).await?;
-                guest.sutler_provisioner_provisioner().call_inspect(&mut *store, &asked).await
-            })
-            .await;
-        match self.close(mode, &sandbox, result)? {
+        let mut sandbox = self.ask(mode, inquiry, grants)?;
+        let asked = convert::inquiry_out(inquiry, context);
+        match self
+            .run::<_, Result<Vec<p::Observed>, t::Failure>>(
+                mode,
+                &mut sandbox,
+                &self.exports.inspect,
+                (&asked,),
+            )
+            .await?
+        {
             Ok(o) => {
                 self.sized(mode, size::observed_bytes(&o))?;
                 self.checked(mode, convert::observed_in(o)).map(Ok)
@@ -332,37 +293,23 @@ impl Plugin {
     pub async fn locate(
         &self,
         inquiry: &Inquiry,
+        context: &str,
         grants: &Arc<GrantSet>,
     ) -> Result<Option<Result<Vec<LogSource>, Failure>>, RunError> {
-        let Some(pre) = &self.logs else { return Ok(None) };
+        let Some(export) = &self.exports.locate else { return Ok(None) };
         let mode = Mode::Locate;
-        let mut sandbox = self.open(
-            mode,
-            owner(&inquiry.application, &inquiry.pair),
-            inquiry.id.as_str(),
-            grants,
-            &Seed::Inquiry,
-        )?;
-        let store = &mut sandbox.store;
-        let asked = convert::inquiry_out(inquiry);
-        let result = self
-            .within(async {
-                let guest = pre.instantiate_async(&mut *store).await?;
-                guest.sutler_provisioner_log_sources().call_locate(&mut *store, &asked).await
-            })
-            .await;
-        match self.close(mode, &sandbox, result)? {
-            Ok(sources) => Ok(Some(Ok(sources
-                .into_iter()
-                .map(|s| LogSource {
-                    cluster: s.cluster,
-                    namespace: s.namespace,
-                    label_selector: s.label_selector,
-                    container: s.container,
-                })
-                .collect()))),
+        let mut sandbox = self.ask(mode, inquiry, grants)?;
+        let asked = convert::inquiry_out(inquiry, context);
+        match self.run::<_, Result<Vec<l::Source>, t::Failure>>(mode, &mut sandbox, export, (&asked,)).await?
+        {
+            Ok(sources) => Ok(Some(Ok(sources.into_iter().map(convert::source_in).collect()))),
             Err(f) => self.checked(mode, convert::failure_in(f)).map(|f| Some(Err(f))),
         }
+    }
+
+    fn ask(&self, mode: Mode, inquiry: &Inquiry, grants: &Arc<GrantSet>) -> Result<Sandbox<'_>, RunError> {
+        let owner = owner(&inquiry.application, &inquiry.pair);
+        self.open(mode, owner, Seed::Call(inquiry.id.as_str().into()), grants)
     }
 }
 

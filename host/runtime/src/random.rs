@@ -2,9 +2,11 @@
 //! makes the same names.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
+use sutler_model::{Call, Request, RequestId};
 
 /// HMAC-SHA-256 in counter mode.
 #[derive(Clone)]
@@ -52,6 +54,61 @@ impl Random {
         let mut b = [0; 8];
         self.fill(&mut b);
         u64::from_le_bytes(b)
+    }
+}
+
+/// What a call's random bytes follow from.
+pub(crate) enum Seed {
+    /// Everything the plugin is asked, but not the request's id: equal plans are equal.
+    Question(Arc<Request>),
+    /// Job and step: a repeated step makes the same names.
+    Step { request: RequestId, step: String },
+    /// The owner alone; holds the call's id.
+    Call(Arc<str>),
+}
+
+impl Seed {
+    pub(crate) fn request_id(&self) -> &str {
+        match self {
+            Self::Question(r) => r.id.as_str(),
+            Self::Step { request, .. } => request.as_str(),
+            Self::Call(id) => id,
+        }
+    }
+
+    fn random(&self, key: &[u8; 32], call: &Call) -> Random {
+        let (what, hash) = (call.mode.as_str().as_bytes(), call.owner.hash());
+        match self {
+            Self::Question(r) => {
+                let mut text = String::new();
+                for c in &r.changes {
+                    use std::fmt::Write as _;
+                    let settings = c.settings.as_ref().map(sutler_model::canonical);
+                    let _ = write!(text, "{}\0{}\0{:?}\0", c.resource, c.action.as_str(), settings);
+                }
+                Random::new(key, &[what, hash.as_bytes(), text.as_bytes()])
+            }
+            Self::Step { request, step } => {
+                Random::new(key, &[what, hash.as_bytes(), request.as_str().as_bytes(), step.as_bytes()])
+            }
+            Self::Call(_) => Random::new(key, &[what, hash.as_bytes()]),
+        }
+    }
+}
+
+/// A call's random bytes; most calls never ask for any, so the seed is hashed at the first question.
+pub(crate) struct Lazy {
+    key: [u8; 32],
+    seed: Seed,
+    random: Option<Random>,
+}
+
+impl Lazy {
+    pub(crate) const fn new(key: [u8; 32], seed: Seed) -> Self {
+        Self { key, seed, random: None }
+    }
+    pub(crate) fn of(&mut self, call: &Call) -> &mut Random {
+        self.random.get_or_insert_with(|| self.seed.random(&self.key, call))
     }
 }
 

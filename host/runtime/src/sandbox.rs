@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::imports::Weigh;
 use crate::limits::Limits;
 use crate::plugin::PluginSettings;
-use crate::random::Random;
+use crate::random::Lazy;
 use crate::wasi::Wasi;
 
 /// The world as the host offers it; what is absent is not configured.
@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub(crate) settings: Arc<PluginSettings>,
     pub(crate) budget: Budget,
     pub(crate) clock: Clock,
-    pub(crate) random: Random,
+    pub(crate) random: Lazy,
     pub(crate) log_left: usize,
     pub(crate) pins: Pins,
     /// Secrets handed to the guest in this call, to be hidden from what it logs.
@@ -67,7 +67,7 @@ impl State {
         world: Arc<Capabilities>,
         settings: Arc<PluginSettings>,
         limits: Arc<Limits>,
-        random: Random,
+        random: Lazy,
     ) -> Self {
         Self {
             budget: Budget::new(&limits),
@@ -113,9 +113,11 @@ impl State {
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let (plugin, clock, random, bytes) =
-            (&self.call.plugin, &self.clock, &self.random, self.limits.log_bytes());
-        let w = self.wasi.get_or_insert_with(|| Box::new(Wasi::new(plugin.as_str(), clock, random, bytes)));
+        let (call, clock, random, bytes) =
+            (&self.call, &self.clock, &mut self.random, self.limits.log_bytes());
+        let w = self
+            .wasi
+            .get_or_insert_with(|| Box::new(Wasi::new(call.plugin.as_str(), clock, random.of(call), bytes)));
         WasiCtxView { ctx: &mut w.ctx, table: &mut w.table }
     }
 }

@@ -8,6 +8,9 @@ mod telemetry;
 
 use clap::Parser;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> std::process::ExitCode {
     let cli = command::Cli::parse();
     // The only provider that is linked; an error here would mean that somebody installed it before us.

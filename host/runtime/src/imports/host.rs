@@ -63,7 +63,7 @@ impl clock::Host for State {
 impl random::Host for State {
     async fn bytes(&mut self, length: u32) -> wasmtime::Result<Vec<u8>> {
         let mut out = vec![0; length.min(RANDOM_MAX) as usize];
-        self.random.fill(&mut out);
+        self.random.of(&self.call).fill(&mut out);
         Ok(out)
     }
 }

@@ -49,7 +49,7 @@ struct Waiting {
 
 impl<P: Pipeline> Handler<P> {
     fn subject(
-        application: &Application,
+        (application, marked): (&Application, bool),
         resource: &str,
         action: Action,
         [wanted, believed, outputs]: [Option<&String>; 3],
@@ -67,14 +67,15 @@ impl<P: Pipeline> Handler<P> {
             wanted_json,
             believed_json,
             believed_outputs: outputs.and_then(|s| serde_json::from_str(s).ok()),
+            marked,
         })
     }
 
     fn changes(request: &Request) -> Result<Vec<Subject<P::Settings>>, Failure> {
+        let of = (&request.application, marked(&request.context));
         let each = request.changes.iter().map(|c| {
             let texts = [c.settings.as_ref(), c.previous_settings.as_ref(), c.previous_outputs.as_ref()];
-            Self::subject(&request.application, &c.resource, c.action, texts)
-                .map_err(|e| e.into_wire(Some(&c.resource)))
+            Self::subject(of, &c.resource, c.action, texts).map_err(|e| e.into_wire(Some(&c.resource)))
         });
         each.collect()
     }
@@ -249,7 +250,7 @@ impl<P: Pipeline> Handles for Handler<P> {
         let (mut out, mut first) = (Vec::new(), None);
         for known in &inquiry.resources {
             let seen = Self::subject(
-                &inquiry.application,
+                (&inquiry.application, marked(&inquiry.context)),
                 &known.resource,
                 Action::NoOp,
                 [None, known.settings.as_ref(), known.outputs.as_ref()],
@@ -289,7 +290,7 @@ impl<P: Pipeline> Handles for Handler<P> {
         let mut out: Vec<wire_logs::Source> = Vec::new();
         for known in &inquiry.resources {
             let found = Self::subject(
-                &inquiry.application,
+                (&inquiry.application, marked(&inquiry.context)),
                 &known.resource,
                 Action::NoOp,
                 [None, known.settings.as_ref(), known.outputs.as_ref()],
@@ -305,6 +306,17 @@ impl<P: Pipeline> Handles for Handler<P> {
         }
         Ok(out)
     }
+}
+
+/// Whether the host says that the settings' schema holds a mark, or does not say.
+fn marked(context: &str) -> bool {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Context {
+        marks: Option<Vec<String>>,
+    }
+    let context: Context = serde_json::from_str(context).unwrap_or_default();
+    context.marks.is_none_or(|m| !m.is_empty())
 }
 
 fn json_of(text: &str, code: &str) -> Result<Value> {

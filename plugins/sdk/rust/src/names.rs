@@ -37,27 +37,42 @@ impl std::fmt::Display for Pair {
 /// The hash that the host's grants mean by `{hash}`, in 16 hex digits: of every part with its length, so that
 /// `a-b` with `c` and `a` with `b-c` differ.
 pub(crate) fn owner_hash(application: &Application, pair: Pair) -> String {
-    let part = |p: &Option<String>| p.as_ref().map_or_else(|| "-".to_owned(), |p| format!("{}:{p}", p.len()));
-    let text = format!(
-        "{}/{}/{}:{}/{}:{}/{pair}",
-        part(&application.instance),
-        part(&application.tenant),
-        application.environment.len(),
-        application.environment,
-        application.id.len(),
-        application.id,
-    );
+    let mut text = String::with_capacity(128);
+    let parts = [
+        application.instance.as_ref(),
+        application.tenant.as_ref(),
+        Some(&application.environment),
+        Some(&application.id),
+    ];
+    for part in parts {
+        match part {
+            Some(p) => {
+                text.push_str(&p.len().to_string());
+                text.push(':');
+                text.push_str(p);
+            }
+            None => text.push('-'),
+        }
+        text.push('/');
+    }
+    text.push_str(&pair.to_string());
     hex16(&text)
 }
 
 fn hex16(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect()
+    let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'a' + n - 10 });
+    Sha256::digest(text.as_bytes()).iter().take(8).flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
 }
 
 /// `<application>-<environment>-<hash>`, never longer than `max`: what does not fit is cut from the readable part.
 /// The hash covers instance, tenant, environment, application, pair and resource.
 pub(crate) fn name(application: &Application, pair: Pair, resource: &str, max: usize) -> String {
-    let hash: String = hex16(&format!("{}/{}:{resource}", owner_hash(application, pair), resource.len()));
+    let mut text = owner_hash(application, pair);
+    text.push('/');
+    text.push_str(&resource.len().to_string());
+    text.push(':');
+    text.push_str(resource);
+    let hash = hex16(&text);
     let hash = hash.get(..8).unwrap_or(&hash);
     let readable = format!("{}-{}", application.id, application.environment);
     let room = max.saturating_sub(hash.len() + 1);

@@ -132,9 +132,7 @@ impl<R: Resource> Pipeline for R {
                 return Ok(Progress::Gone);
             }
             // Repeated after it has succeeded, nothing has to go any more.
-            Action::Replace if R::read(of)?.is_some_and(|a| !compare_values::<R>(of, &a).1.is_empty()) => {
-                R::delete(of)?
-            }
+            Action::Replace if R::read(of)?.is_some_and(|a| forced::<R>(of, a)) => R::delete(of)?,
             _ => {}
         }
         R::write(of, of.wanted()?).map(Progress::Done)
@@ -151,22 +149,33 @@ impl<R: Resource> Pipeline for R {
     }
 }
 
-/// (before, the pointers that force a replacement, whether both are the same): settings against what is there.
-fn compare_values<P: Pipeline + ?Sized>(
-    of: &Subject<P::Settings>,
-    actual: &Actual<P::Outputs>,
-) -> (Value, Vec<String>, bool) {
-    let told = of.wanted_json.clone().unwrap_or_default();
-    let filled = filled(of.wanted.as_ref(), &told);
-    let before = spelled_like(actual.settings.clone(), &told, &filled);
-    let schema = schema::of::<P::Settings>();
-    let mut fixed = marked(&schema, &before, REQUIRES_REPLACE);
-    fixed.extend(marked(&schema, &told, REQUIRES_REPLACE));
+/// What is there in the spelling of what is wanted, and whether both are the same.
+fn before<P: Pipeline + ?Sized>(of: &Subject<P::Settings>, settings: Value) -> (Value, bool) {
+    match &of.wanted_json {
+        None => (settings, false),
+        Some(told) if *told == settings => (settings, true),
+        Some(told) => {
+            let before = spelled_like(settings, told, &filled(of.wanted.as_ref(), told));
+            let same = before == *told;
+            (before, same)
+        }
+    }
+}
+
+/// Whether what is there differs where nothing can change in place.
+fn forced<P: Pipeline + ?Sized>(of: &Subject<P::Settings>, actual: Actual<P::Outputs>) -> bool {
+    let (before, same) = before::<P>(of, actual.settings);
+    of.marked && !same && !fixed(&schema::of::<P::Settings>(), &before, of.wanted_json.as_ref()).is_empty()
+}
+
+/// The pointers that force a replacement.
+fn fixed(schema: &Value, before: &Value, told: Option<&Value>) -> Vec<String> {
+    let mut fixed = marked(schema, before, REQUIRES_REPLACE);
+    fixed.extend(told.map(|t| marked(schema, t, REQUIRES_REPLACE)).unwrap_or_default());
     fixed.sort();
     fixed.dedup();
-    fixed.retain(|p| before.pointer(p) != told.pointer(p));
-    let same = before == told;
-    (before, fixed, same)
+    fixed.retain(|p| before.pointer(p) != told.and_then(|t| t.pointer(p)));
+    fixed
 }
 
 /// The plan that follows from comparing what is wanted with what is there.
@@ -182,12 +191,14 @@ pub fn compare<P: Pipeline + ?Sized>(
         replace_because: vec![],
         warnings: vec![],
     };
-    let Some(mut actual) = actual else {
+    let Some(actual) = actual else {
         planned.action = if of.deletes() { Action::NoOp } else { Action::Create };
         return planned;
     };
-    planned.warnings = std::mem::take(&mut actual.warnings);
-    let (mut before, fixed, same) = compare_values::<P>(of, &actual);
+    planned.warnings = actual.warnings;
+    let (mut before, same) = before::<P>(of, actual.settings);
+    let schema = of.marked.then(schema::of::<P::Settings>);
+    let fixed = schema.as_ref().map(|s| fixed(s, &before, of.wanted_json.as_ref())).unwrap_or_default();
     planned.action = match of.action {
         Action::Delete => Action::Delete,
         // Settings that are equal on a thing that has drifted are still work.
@@ -202,8 +213,8 @@ pub fn compare<P: Pipeline + ?Sized>(
         planned.replace_because = fixed;
     }
     // A secret that stays is told on neither side, a new one only as what comes.
-    let schema = schema::of::<P::Settings>();
-    for secret in marked(&schema, &before, WRITE_ONLY) {
+    let secrets = schema.as_ref().map(|s| marked(s, &before, WRITE_ONLY));
+    for secret in secrets.unwrap_or_default() {
         if let Some(after) = &mut planned.after
             && after.pointer(&secret) == before.pointer(&secret)
         {
@@ -226,7 +237,9 @@ pub fn observe<P: Pipeline + ?Sized>(
     let told = of.believed_json.clone().unwrap_or_default();
     let mut settings = spelled_like(actual.settings, &told, &filled(of.believed.as_ref(), &told));
     let mut differences = actual.differences;
-    for secret in marked(&schema::of::<P::Settings>(), &settings, WRITE_ONLY) {
+    let schema = of.marked.then(schema::of::<P::Settings>);
+    let secrets = schema.map(|s| marked(&s, &settings, WRITE_ONLY));
+    for secret in secrets.unwrap_or_default() {
         let (now, then) = (settings.pointer(&secret), told.pointer(&secret));
         if then.is_some() && now != then {
             differences.push(Difference {

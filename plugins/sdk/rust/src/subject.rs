@@ -30,6 +30,9 @@ pub struct Subject<S> {
     pub believed_json: Option<Value>,
     /// The outputs of before, a hint as well.
     pub believed_outputs: Option<Value>,
+    /// Whether the settings' schema marks anything `writeOnly` or `x-requires-replace`; where the host says that it
+    /// does not, the schema is not made again in each call.
+    pub marked: bool,
 }
 
 impl<S> Subject<S> {

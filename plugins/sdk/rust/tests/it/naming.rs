@@ -22,6 +22,7 @@ fn subject(id: &str, environment: &str, tenant: Option<&str>, resource: &str) ->
         wanted_json: None,
         believed_json: None,
         believed_outputs: None,
+        marked: true,
     }
 }
 
