@@ -1,0 +1,16 @@
+//! Jobs, their events, leases and repeats, kept so that nothing accepted is lost. SQLite by default, PostgreSQL
+//! for several hosts, one in memory for tests. It never decides what happens to a job: that is sutler-jobs' part.
+
+mod error;
+mod event;
+mod job;
+mod ledger;
+
+pub use error::LedgerError;
+pub use event::{Event, Happened};
+pub use job::{
+    InvalidJobId, Job, JobId, JobKind, JobMode, Lease, Millis, Phase, Standing, Status, UnknownWord,
+};
+pub use ledger::{
+    Answer, Begun, Claim, Depth, Filter, Held, LeaseChange, Ledger, Limits, NewJob, Problem, Record, Write,
+};
