@@ -24,22 +24,41 @@ pub enum Happened {
     /// It waits for a worker.
     Submitted,
     /// A worker took it; `token` is larger than every one before.
-    Claimed { token: u64, holder: String },
+    Claimed {
+        token: u64,
+        holder: String,
+    },
     /// An attempt at a step begins. Written before the plugin runs.
-    StepStarted { step: String, attempt: u32 },
+    StepStarted {
+        step: String,
+        attempt: u32,
+    },
     /// The current step is done and this one is next.
-    StepFinished { next: String },
+    StepFinished {
+        next: String,
+    },
     /// The plugin's state was kept; the step goes on at once.
     Saved,
     /// Parked until `due`; nobody holds it.
-    Waiting { due: Millis },
+    Waiting {
+        due: Millis,
+    },
     /// The attempt failed and another follows at `due`.
-    StepFailed { code: String, due: Millis },
+    StepFailed {
+        code: String,
+        due: Millis,
+    },
     /// The worker gave it back unharmed: its host is stopping, or has no room.
-    Released { due: Millis },
+    Released {
+        due: Millis,
+    },
     Completed,
-    Failed { code: String },
-    Retried { phase: Phase },
+    Failed {
+        code: String,
+    },
+    Retried {
+        phase: Phase,
+    },
     CancelRequested,
     /// The work is taken back from here on.
     CleanupStarted,

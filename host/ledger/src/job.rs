@@ -44,7 +44,8 @@ impl FromStr for JobId {
     type Err = InvalidJobId;
     fn from_str(s: &str) -> Result<Self, InvalidJobId> {
         let digits = s.strip_prefix("op_").or_else(|| s.strip_prefix("job_"));
-        let hex = |d: &&str| d.len() == 32 && d.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        let hex =
+            |d: &&str| d.len() == 32 && d.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         match digits.filter(hex) {
             Some(_) => Ok(Self(s.into())),
             None => Err(InvalidJobId(s.chars().take(80).collect())),

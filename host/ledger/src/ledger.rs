@@ -138,8 +138,23 @@ pub struct Problem {
 /// One thing of a ledger on its way into another one.
 #[derive(Debug, Clone)]
 pub enum Record {
-    Job { job: Box<Job>, events: Vec<Event>, route: String, body: [u8; 32] },
-    Plugin { digest: Digest, bytes: Bytes },
+    Job {
+        job: Box<Job>,
+        events: Vec<Event>,
+        route: String,
+        body: [u8; 32],
+    },
+    Plugin {
+        digest: Digest,
+        bytes: Bytes,
+    },
+    /// A further request id that a job answers to: its caller asked for the same under another one.
+    Request {
+        caller: String,
+        route: String,
+        request_id: String,
+        job: JobId,
+    },
 }
 
 /// Counts for metrics.
@@ -200,11 +215,15 @@ pub trait Ledger: Send + Sync + 'static {
     fn depth(&self) -> Answer<'_, Depth>;
 
     /// Forgets jobs that have been final for so long, with their events and request ids, and the plugins that no
-    /// job refers to. Answers how many jobs. At most a few hundred at once, so that nobody waits for it.
+    /// job refers to and that were kept longer ago than this. Answers how many jobs. At most a few hundred at once, so that nobody waits for it.
     fn purge(&self, final_for: Duration) -> Answer<'_, u64>;
 
     /// Reads everything and says what is wrong.
     fn check(&self) -> Answer<'_, Vec<Problem>>;
+    /// Seals again, with the active key, what another key has sealed. Answers how many texts.
+    fn reseal(&self) -> Answer<'_, u64> {
+        Box::pin(async { Ok(0) })
+    }
     /// Everything, to be written into another ledger.
     fn export(&self) -> BoxStream<'_, Result<Record, LedgerError>>;
     /// Writes one record as it is: ids, times, tokens and all.
