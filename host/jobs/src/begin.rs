@@ -76,7 +76,8 @@ async fn running(host: &Arc<Host>, job: Job, from: Instant) -> Result<(Begin, Op
     let id = job.id.clone();
     let mut run = match Run::new(host.clone(), job, from) {
         Ok(run) => run,
-        Err((job, why)) => {
+        Err(unread) => {
+            let (job, why) = *unread;
             let e = unreadable(&job, &why);
             run::leave_unreadable(host, job, why).await;
             return Err(e);

@@ -34,7 +34,7 @@ pub struct OperationsConfig {
     /// What a lease lasts at least beyond the longest step of its pair, in seconds.
     pub lease_margin_seconds: u32,
     /// How long after the end of its lease a job is taken over, in seconds: the longest request that a host
-    /// without a lease may still have on its way.
+    /// without a lease may still have on its way. The clean-up after a call that was stopped waits as long.
     pub takeover_after_seconds: u32,
     /// How often due jobs are looked for at least, in milliseconds.
     pub poll_milliseconds: u32,

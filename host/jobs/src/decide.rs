@@ -51,6 +51,18 @@ pub(crate) struct Change {
     pub(crate) then: Then,
 }
 
+/// After a call was stopped because its work is to be taken back.
+///
+/// Its sandbox is gone at once, but what it sent may still arrive: the clean-up begins when it has, so that nothing
+/// is made after it was removed.
+pub(crate) fn interrupted(job: &Job, kept: &Kept, at: &At<'_>) -> Result<Change, Illegal> {
+    let draft = Draft::of(job, kept);
+    if !draft.stopping() || job.mode == JobMode::Adopt {
+        return draft.onward(at);
+    }
+    Ok(draft.cleanup(at.policy)?.parked(at.policy.takeover_after))
+}
+
 /// Before a call of a job that was just claimed.
 pub(crate) fn open(job: &Job, kept: &Kept, at: &At<'_>) -> Result<Change, Illegal> {
     Draft::of(job, kept).onward(at)
@@ -119,9 +131,7 @@ pub(crate) fn cancel(job: &Job, kept: &Kept, policy: &Policy) -> Result<Option<C
     }
     // Whoever has the job stops its call first; a queued one is cleaned up by whoever claims it.
     if job.lease.is_none() && s.status != Status::Queued {
-        draft.event(Happened::CleanupStarted)?;
-        draft.change.deadline = Some(policy.deadline(&job.pair));
-        draft.change.answer = Some(None);
+        draft = draft.cleanup(policy)?;
     }
     Ok(Some(draft.parked(Duration::ZERO)))
 }
@@ -198,6 +208,13 @@ impl<'a> Draft<'a> {
         self.change.standing.cancel_requested && self.change.standing.phase == Phase::Forward
     }
 
+    fn cleanup(mut self, policy: &Policy) -> Result<Self, Illegal> {
+        self.event(Happened::CleanupStarted)?;
+        self.change.deadline = Some(policy.deadline(&self.job.pair));
+        self.change.answer = Some(None);
+        Ok(self)
+    }
+
     fn parked(mut self, due: Duration) -> Change {
         self.change.due = due;
         self.change
@@ -227,9 +244,7 @@ impl<'a> Draft<'a> {
             if self.job.mode == JobMode::Adopt {
                 return self.ended(Happened::Cancelled, cancelled(vec![]));
             }
-            self.event(Happened::CleanupStarted)?;
-            self.change.deadline = Some(at.policy.deadline(&self.job.pair));
-            self.change.answer = Some(None);
+            self = self.cleanup(at.policy)?;
         } else if at.deadline_left.is_zero() {
             let reason = over(&self.change.standing);
             return self.failed(Failure::new("deadline-exceeded", reason));

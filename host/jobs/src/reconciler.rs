@@ -135,7 +135,10 @@ async fn run_claimed(
 ) {
     match Run::new(host.clone(), job, from) {
         Ok(run) => run.run(false).await,
-        Err((job, why)) => run::leave_unreadable(&host, job, why).await,
+        Err(unread) => {
+            let (job, why) = *unread;
+            run::leave_unreadable(&host, job, why).await;
+        }
     }
 }
 

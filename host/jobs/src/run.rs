@@ -32,6 +32,7 @@ pub(crate) struct Run {
 }
 
 /// Why a change is due.
+#[expect(clippy::large_enum_variant, reason = "a run has one at a time")]
 enum Did {
     /// Nothing yet: the job was just claimed.
     Claimed,
@@ -51,11 +52,11 @@ impl Drop for Run {
 
 impl Run {
     /// `from` is the moment before the claim was sent.
-    pub(crate) fn new(host: Arc<Host>, job: Job, from: Instant) -> Result<Self, (Job, StoredError)> {
+    pub(crate) fn new(host: Arc<Host>, job: Job, from: Instant) -> Result<Self, Box<(Job, StoredError)>> {
         let read = Asked::from_json(&job.request).and_then(|a| Ok((a, Kept::of(&job)?)));
         let (asked, kept) = match read {
             Ok(r) => r,
-            Err(e) => return Err((job, e)),
+            Err(e) => return Err(Box::new((job, e))),
         };
         let length = job.lease.as_ref().map(|l| l.until.since(job.updated)).unwrap_or_default();
         let holding = host.leases.take(&job, length, from);
@@ -163,7 +164,8 @@ impl Run {
             version: &version,
         };
         match did {
-            Did::Claimed | Did::Cancelled => decide::open(&self.job, &self.kept, &at),
+            Did::Claimed => decide::open(&self.job, &self.kept, &at),
+            Did::Cancelled => decide::interrupted(&self.job, &self.kept, &at),
             Did::Ran(ran) => decide::settle(&self.job, &self.kept, ran, &at),
             Did::Stopped => decide::give_back(&self.job, &self.kept),
         }

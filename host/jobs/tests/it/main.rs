@@ -10,9 +10,11 @@
 
 mod cancel;
 mod common;
+mod flaky;
 mod front;
 mod leases;
 mod machine;
 mod reconciler;
+mod simulated;
 mod simulation;
 mod stored;
