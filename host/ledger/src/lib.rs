@@ -5,10 +5,13 @@ mod check;
 mod clock;
 mod error;
 mod event;
+mod failpoint;
 mod job;
 mod ledger;
 mod memory;
 mod rules;
+mod seal;
+mod sqlite;
 mod wake;
 
 #[cfg(feature = "testing")]
@@ -17,6 +20,7 @@ pub mod contract;
 pub use clock::{Clock, ManualClock};
 pub use error::LedgerError;
 pub use event::{Event, Happened};
+pub use failpoint::{FAILPOINTS, failpoint};
 pub use job::{
     InvalidJobId, Job, JobId, JobKind, JobMode, Lease, Millis, Phase, Standing, Status, UnknownWord,
 };
@@ -24,3 +28,5 @@ pub use ledger::{
     Answer, Begun, Claim, Depth, Filter, Held, LeaseChange, Ledger, Limits, NewJob, Problem, Record, Write,
 };
 pub use memory::{Hook, Memory, Moment};
+pub use seal::Keys;
+pub use sqlite::{Sqlite, SqliteOptions};
