@@ -116,7 +116,7 @@ fn running(mode: JobMode, from: &Standing, event: &Happened) -> Option<Standing>
             let follows = *step == from.step && from.attempt.checked_add(1) == Some(*attempt);
             (follows && !stopping).then(|| Standing { attempt: *attempt, ..from.clone() })
         }
-        Happened::StepFinished { next } if open => {
+        Happened::StepFinished { next } if open && !next.is_empty() && *next != from.step => {
             Some(Standing { step: next.clone(), attempt: 0, ..from.clone() })
         }
         Happened::Saved if open => Some(Standing { attempt: 0, ..from.clone() }),

@@ -308,6 +308,27 @@ async fn a_lost_answer_of_the_ledger_makes_no_second_job() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_answer_of_the_ledger_repeats_no_step() {
+    for moment in [Moment::Before, Moment::After] {
+        let (ledger, trouble) = ledger();
+        let script = Script::new("a", |s| if s.step == "two" { done() } else { goes_on("two") });
+        let (ops, worker) = host(&ledger, script);
+        let started = Instant::now();
+        trouble.next("commit", moment, LedgerError::Unknown("cut".into()));
+        trouble.next("job", Moment::Before, LedgerError::Unavailable("cut".into()));
+        let Answered::Done(id, answer) = ops.begin(new("r-1")).await.unwrap() else { panic!() };
+        assert_eq!(ended_code(&answer), "succeeded", "{moment:?}");
+        assert!(started.elapsed() < Duration::from_secs(1), "this host goes on with it");
+        assert_eq!(worker.calls(), [(String::new(), 1), ("two".into(), 1)]);
+        let names = history(&ledger, &id).await;
+        assert_eq!(
+            names,
+            ["submitted", "claimed", "step-started", "step-finished", "step-started", "completed"]
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_ledger_nothing_is_begun() {
     let (ledger, trouble) = ledger();
     let (ops, worker) = host(&ledger, Script::new("a", |_| done()));

@@ -191,10 +191,18 @@ impl Worked {
     }
 
     /// Sends one request, if the lease holds. It is on its way whatever becomes of the host.
-    async fn request(&self, job: &Job, fence: &Fence, name: String, make: bool) -> Result<(), Ran> {
+    async fn request(
+        &self,
+        job: &Job,
+        at: &Checkpoint,
+        fence: &Fence,
+        step: &str,
+        make: bool,
+    ) -> Result<(), Ran> {
+        let (name, state) = (Self::name(&job.id, step), at.state.as_str());
         if fence.left_at(Instant::now().into_std()).is_zero() {
             self.world.count("refused-by-fence");
-            return Err(stopped("dependency-timeout", "{}"));
+            return Err(stopped("dependency-timeout", state));
         }
         let (world, id, token) = (self.world.clone(), job.id.clone(), job.token);
         let (to, arrived) = oneshot::channel();
@@ -221,19 +229,23 @@ impl Worked {
             }
         });
         // The answer may get lost although the request was served.
-        arrived.await.map_err(|_| stopped("dependency-timeout", "{}"))
+        arrived.await.map_err(|_| stopped("dependency-timeout", state))
     }
 
     async fn forward(&self, job: &Job, at: &Checkpoint, fence: &Fence) -> Result<Ran, Ran> {
+        let fresh = fresh(&at.step);
+        if at.state != fresh && at.state != made(&at.step) {
+            self.world.wrong(format!("{} came to step {:?} with state {}", job.id, at.step, at.state));
+        }
         if chance(10) {
             return Ok(stopped("throttled", &at.state));
         }
-        self.request(job, fence, Self::name(&job.id, &at.step), true).await?;
+        self.request(job, at, fence, &at.step, true).await?;
         if chance(10) {
             return Ok(stopped("throttled", &at.state));
         }
-        if at.state == "{}" && chance(40) {
-            let state = "{\"made\":true}".to_owned();
+        if at.state == fresh && chance(40) {
+            let state = made(&at.step);
             return Ok(Ran::Progress(if chance(50) {
                 Progress::Save(state)
             } else {
@@ -242,17 +254,28 @@ impl Worked {
         }
         let here = Self::STEPS.iter().position(|s| *s == at.step).unwrap();
         Ok(Ran::Progress(match Self::STEPS.get(here + 1) {
-            Some(next) => Progress::Next(NextStep { step: (*next).into(), state: "{}".into() }),
+            Some(next) => Progress::Next(NextStep { step: (*next).into(), state: self::fresh(next) }),
             None => Progress::Done(applied()),
         }))
     }
 
-    async fn cleanup(&self, job: &Job, fence: &Fence) -> Result<Ran, Ran> {
-        for step in Self::STEPS {
-            self.request(job, fence, Self::name(&job.id, step), false).await?;
+    async fn cleanup(&self, job: &Job, at: &Checkpoint, fence: &Fence) -> Result<Ran, Ran> {
+        // The newest first.
+        for step in Self::STEPS.iter().rev() {
+            self.request(job, at, fence, step, false).await?;
         }
         Ok(Ran::Progress(Progress::Done(Vec::<Applied>::new())))
     }
+}
+
+/// The state that a step begins with.
+fn fresh(step: &str) -> String {
+    if step.is_empty() { "{}".into() } else { format!("{{\"at\":\"{step}\"}}") }
+}
+
+/// The state once the step's thing is made.
+fn made(step: &str) -> String {
+    format!("{{\"at\":\"{step}\",\"made\":true}}")
 }
 
 fn stopped(code: &str, state: &str) -> Ran {
@@ -276,10 +299,17 @@ impl Worker for Worked {
             if chance(3) {
                 return Ran::NoRoom;
             }
-            tokio::time::sleep(millis(if chance(10) { 20_000 } else { 800 })).await;
+            tokio::time::sleep(millis(if chance(10) {
+                20_000
+            } else if chance(30) {
+                0
+            } else {
+                800
+            }))
+            .await;
             let ran = match phase {
                 Phase::Forward => self.forward(job, &at, &fence).await,
-                Phase::Cleanup => self.cleanup(job, &fence).await,
+                Phase::Cleanup => self.cleanup(job, &at, &fence).await,
             };
             ran.unwrap_or_else(|stopped| stopped)
         })

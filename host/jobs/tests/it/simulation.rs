@@ -122,7 +122,7 @@ async fn client(n: u8, hosts: Vec<Arc<SimHost>>) -> (JobId, bool) {
     tokio::time::sleep(millis(20_000)).await;
     let request_id = format!("r-{n}");
     let new = new_of(asked_of(&request_id, &format!("app-{n}"), None), [n; 32]);
-    let cancel_at = chance(40).then(|| Instant::now() + millis(60_000));
+    let cancel_at = chance(50).then(|| Instant::now() + millis(30_000));
     let mut cancelled = false;
     let mut known = None;
     loop {
