@@ -215,7 +215,8 @@ pub trait Ledger: Send + Sync + 'static {
     fn depth(&self) -> Answer<'_, Depth>;
 
     /// Forgets jobs that have been final for so long, with their events and request ids, and the plugins that no
-    /// job refers to and that were kept longer ago than this. Answers how many jobs. At most a few hundred at once, so that nobody waits for it.
+    /// job refers to and that were kept longer ago than this. Answers how many jobs. At most a few hundred at once,
+    /// so that nobody waits for it.
     fn purge(&self, final_for: Duration) -> Answer<'_, u64>;
 
     /// Reads everything and says what is wrong.

@@ -168,7 +168,8 @@ impl State {
 
     pub(super) fn purge(&mut self, final_for: Duration, now: Millis) -> u64 {
         let old = |e: &&Entry| e.job.standing.status.is_final() && e.job.updated.plus(final_for) <= now;
-        let gone: HashSet<JobId> = self.jobs.values().filter(old).map(|e| e.job.id.clone()).collect();
+        let gone: HashSet<JobId> =
+            self.jobs.values().filter(old).take(300).map(|e| e.job.id.clone()).collect();
         self.jobs.retain(|id, _| !gone.contains(id));
         self.requests.retain(|_, id| !gone.contains(id));
         let used: HashSet<Digest> = self.jobs.values().map(|e| e.job.digest).collect();

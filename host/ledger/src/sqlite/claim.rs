@@ -2,6 +2,7 @@
 //! index of its own by tenant and lane, and the choice jumps through that from tenant to tenant.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
@@ -12,16 +13,28 @@ use super::row::{self, Closed, Stored};
 use crate::rules::{self, Lane, Places};
 use crate::{Claim, Millis};
 
-/// At most so many jobs become ready in one claim.
-const PROMOTED: i64 = 500;
+/// At most so many jobs become ready at once.
+const OLDEST: usize = 400;
+const NEWEST: usize = 100;
+
+macro_rules! promotion {
+    ($queue:literal, $order:literal) => {
+        concat!(
+            "UPDATE provisioning_jobs SET queue = 2 WHERE n IN (SELECT n FROM provisioning_jobs WHERE ",
+            $queue,
+            " AND wake <= ?1 ORDER BY wake ",
+            $order,
+            " LIMIT ?2)"
+        )
+    };
+}
 
 pub(super) fn claim(conn: &Connection, desk: &mut Desk, claim: &Claim) -> Result<Vec<Closed>, Broken> {
+    promote(conn, desk, claim.takeover_after)?;
     let now = desk.now();
-    let overdue = Millis(now.0.saturating_sub(Millis(0).plus(claim.takeover_after).0));
-    promote(conn, now, overdue)?;
     let mut places = Places::new(claim);
     if places.limited() {
-        count(conn, overdue, &mut places)?;
+        count(conn, overdue(now, claim.takeover_after), &mut places)?;
     }
     let mut taken = Vec::new();
     let mut turn = Turn::after(desk.last.clone());
@@ -31,13 +44,30 @@ pub(super) fn claim(conn: &Connection, desk: &mut Desk, claim: &Claim) -> Result
             continue;
         }
         let Some(n) = oldest(conn, &tenancy, &places)? else { continue };
-        let row = row::closed_by_n(conn, n)?.ok_or_else(|| unreadable("a job", "it is in an index only"))?;
+        let Some(row) = readable(conn, n)? else {
+            turn.again(tenancy);
+            continue;
+        };
         places.add(&tenancy, &row.stored.job.plugin, &row.stored.job.pair);
         taken.push(take(conn, row, claim, now)?);
         desk.last = Some(tenancy.clone());
         turn.again(tenancy);
     }
     Ok(taken)
+}
+
+/// A row that cannot be read is set aside, so that it does not stop the others.
+fn readable(conn: &Connection, n: i64) -> Result<Option<Closed>, Broken> {
+    match row::closed_by_n(conn, n) {
+        Ok(Some(row)) => return Ok(Some(row)),
+        Ok(None) => {
+            tracing::error!(event = "ledger-row-set-aside", row = n, error = "it is in an index only")
+        }
+        Err(Broken::Refused(e)) => tracing::error!(event = "ledger-row-set-aside", row = n, error = %e),
+        Err(e) => return Err(e),
+    }
+    conn.prepare_cached("UPDATE provisioning_jobs SET queue = 3 WHERE n = ?1")?.execute([n])?;
+    Ok(None)
 }
 
 fn take(conn: &Connection, row: Closed, claim: &Claim, now: Millis) -> Result<Closed, Broken> {
@@ -50,19 +80,30 @@ fn take(conn: &Connection, row: Closed, claim: &Claim, now: Millis) -> Result<Cl
     Ok(Closed { stored, ..row })
 }
 
-/// Moves what has become due into the index of ready jobs, the longest due first.
-fn promote(conn: &Connection, now: Millis, overdue: Millis) -> Result<(), Broken> {
-    conn.prepare_cached(
-        "UPDATE provisioning_jobs SET queue = 2 WHERE n IN \
-         (SELECT n FROM provisioning_jobs WHERE queue = 0 AND wake <= ?1 ORDER BY wake LIMIT ?2)",
-    )?
-    .execute([now.0, PROMOTED])?;
-    conn.prepare_cached(
-        "UPDATE provisioning_jobs SET queue = 2 WHERE n IN \
-         (SELECT n FROM provisioning_jobs WHERE queue = 1 AND wake <= ?1 ORDER BY wake LIMIT ?2)",
-    )?
-    .execute([overdue.0, PROMOTED])?;
-    Ok(())
+/// Moves what has become due into the index of ready jobs: those that are due longest, and some that became due last,
+/// so that new work is not behind a crowd. Where there is more than is well done at once, the writer goes on with it
+/// beside its other work.
+pub(super) fn promote(conn: &Connection, desk: &mut Desk, takeover_after: Duration) -> Result<bool, Broken> {
+    let now = desk.now();
+    let mut moved = 0;
+    desk.behind = None;
+    for (sql, until, most) in [
+        (promotion!("queue = 0", ""), now, OLDEST),
+        (promotion!("queue = 0", "DESC"), now, NEWEST),
+        (promotion!("queue = 1", ""), overdue(now, takeover_after), OLDEST),
+    ] {
+        let count = conn.prepare_cached(sql)?.execute([until.0, most as i64])?;
+        if count == most {
+            desk.behind = Some(takeover_after);
+        }
+        moved += count;
+    }
+    Ok(moved > 0)
+}
+
+/// A lease that ran out before this may be taken over.
+fn overdue(now: Millis, takeover_after: Duration) -> Millis {
+    Millis(now.0.saturating_sub(Millis(0).plus(takeover_after).0))
 }
 
 /// The leases that count against the limits.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use crate::{Clock, Millis};
 
@@ -27,13 +28,15 @@ pub(super) struct Desk {
     time: Arc<Time>,
     /// The tenant that was served last.
     pub(super) last: Option<String>,
+    /// More jobs are due than were moved to the ready ones at once; with the delay of a takeover.
+    pub(super) behind: Option<Duration>,
     /// A write of this batch leaves a job that workers wait for.
     pub(super) wake: bool,
 }
 
 impl Desk {
     pub(super) const fn new(time: Arc<Time>) -> Self {
-        Self { time, last: None, wake: false }
+        Self { time, last: None, behind: None, wake: false }
     }
     pub(super) fn now(&self) -> Millis {
         self.time.now()

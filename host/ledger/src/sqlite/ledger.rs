@@ -200,7 +200,14 @@ impl Ledger for Sqlite {
     fn claim(&self, claim: Claim) -> Answer<'_, Vec<Job>> {
         Box::pin(async move {
             let found = self.writer.run(move |conn, desk| claim::claim(conn, desk, &claim)).await?;
-            self.open_all(found)
+            // A job whose texts do not open is left to its lease, so that the others go on.
+            let open = |row: Closed| {
+                let id = row.stored.job.id.clone();
+                row.open(&self.keys)
+                    .inspect_err(|e| tracing::error!(event = "ledger-job-unreadable", job = %id, error = %e))
+                    .ok()
+            };
+            Ok(found.into_iter().filter_map(open).collect())
         })
     }
 

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::broken::{self, Broken};
+use super::claim;
 use super::desk::Desk;
 use crate::wake::Wake;
 use crate::{LedgerError, failpoint};
@@ -58,6 +60,17 @@ where
             let _ = to.send(got);
         }
     }
+}
+
+/// Moves due jobs on after a claim that could not move them all.
+struct Promotion(Duration);
+
+impl Piece for Promotion {
+    fn run(&mut self, conn: &Connection, desk: &mut Desk) -> Result<(), Broken> {
+        desk.wake |= claim::promote(conn, desk, self.0)?;
+        Ok(())
+    }
+    fn answer(&mut self, _: Result<(), LedgerError>) {}
 }
 
 /// Opens the writing connection, at the start and after it broke.
@@ -127,8 +140,14 @@ struct Bench {
 impl Bench {
     fn serve(&mut self, mut pieces: mpsc::Receiver<Box<dyn Piece>>) {
         let mut batch = Vec::with_capacity(BATCH);
-        while let Some(first) = pieces.blocking_recv() {
-            batch.push(first);
+        loop {
+            match self.desk.behind.take() {
+                Some(takeover_after) => batch.push(Box::new(Promotion(takeover_after)) as Box<dyn Piece>),
+                None => match pieces.blocking_recv() {
+                    Some(first) => batch.push(first),
+                    None => return,
+                },
+            }
             while batch.len() < BATCH
                 && let Ok(next) = pieces.try_recv()
             {
@@ -152,6 +171,8 @@ impl Bench {
             Err(Failed::Nothing { why, .. } | Failed::Unknown(why)) => Err(why),
         };
         if let Err(e) = &outcome {
+            // The next claim finds out again.
+            self.desk.behind = None;
             tracing::error!(event = "ledger-write-failed", pieces = batch.len(), error = %e);
         }
         for piece in batch {

@@ -101,6 +101,27 @@ async fn check_names_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn damaged_jobs_do_not_keep_the_others_from_being_claimed() {
+    for sql in [
+        "UPDATE sealed_states SET sealed = zeroblob(9) WHERE job = 1",
+        "DELETE FROM sealed_states WHERE job = 1",
+        "UPDATE provisioning_jobs SET phase = 'sideways' WHERE n = 1",
+    ] {
+        let rig = rig().await;
+        for n in 0..3 {
+            let mut sample = held();
+            sample.lease = None;
+            sample.nth(n).create(&*rig.ledger).await;
+        }
+        let (folder, clock) = rig.by_hand(sql);
+        let ledger = open(folder.path(), &clock).unwrap();
+        let claim = crate::scale::claim(5);
+        assert_eq!(ledger.claim(claim.clone()).await.unwrap().len(), 2, "{sql}");
+        assert!(ledger.claim(claim).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
 async fn an_export_of_a_damaged_ledger_gives_the_rest() {
     let rig = rig().await;
     for n in 0..3 {

@@ -11,4 +11,5 @@ mod crash;
 mod damage;
 mod keys;
 mod memory;
+mod scale;
 mod sqlite;

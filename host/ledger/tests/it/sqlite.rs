@@ -36,7 +36,7 @@ pub(crate) async fn rig() -> InFile {
 }
 
 impl InFile {
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("ledger.db")
     }
     /// Closes the ledger and opens it again, as after a restart.
