@@ -302,3 +302,6 @@ fn unanswered(s: &Standing) -> String {
         place(s)
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,7 +54,7 @@ pub struct Operation {
     pub job: Job,
     /// Once it is final.
     pub ended: Option<Ended>,
-    /// What the plugin last said it waits for.
+    /// What the plugin last said it waits for; in a list, why the operation cannot be read.
     pub message: String,
     pub retry_after: std::time::Duration,
 }
@@ -176,7 +176,7 @@ impl Operations {
             filter.caller = Some(name.into());
         }
         let jobs = self.0.ledger.jobs(filter).await.map_err(OperationError::Ledger)?;
-        jobs.into_iter().map(view).collect()
+        Ok(jobs.into_iter().map(listed).collect())
     }
 
     /// What happened to it after event `after`, at most `limit` events.
@@ -288,6 +288,16 @@ fn view(job: Job) -> Result<Operation, OperationError> {
     let message = kept(&job)?.message;
     let retry_after = wait::retry_after(&job);
     Ok(Operation { ended, message, retry_after, job })
+}
+
+/// One row that cannot be read does not hide the others.
+fn listed(job: Job) -> Operation {
+    view(job.clone()).unwrap_or_else(|e| Operation {
+        ended: None,
+        message: e.to_string(),
+        retry_after: wait::retry_after(&job),
+        job,
+    })
 }
 
 impl Operation {

@@ -23,6 +23,7 @@ const LAST_WRITES: Duration = Duration::from_secs(5);
 impl Operations {
     /// Begins to claim jobs, in futures that [`Operations::stop`] ends and joins.
     pub fn start(&self) {
+        describe();
         let host = self.0.clone();
         // Among the runs: what a last claim took is still given back.
         host.run(claims(host.clone()));
@@ -48,6 +49,14 @@ impl Operations {
         host.services.wait().await;
         host.runs.len()
     }
+}
+
+fn describe() {
+    use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+    describe_gauge!("sutler_jobs", "Jobs in the ledger, by status.");
+    describe_histogram!("sutler_step_seconds", Unit::Seconds, "How long single calls of steps took.");
+    describe_histogram!("sutler_wake_lag_seconds", Unit::Seconds, "How long due jobs waited for a worker.");
+    describe_counter!("sutler_leases_lost_total", "Leases that this host lost while it worked.");
 }
 
 async fn until_done<F: Future<Output = ()>>(host: Arc<Host>, work: impl FnOnce(Arc<Host>) -> F) {

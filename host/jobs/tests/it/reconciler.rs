@@ -223,3 +223,29 @@ async fn many_parked_jobs_wake_in_time() {
     let op = ops.operation(Who::Operator, &ids[0]).await.unwrap();
     assert_eq!(op.ended.as_ref().map(ended_code).as_deref(), Some("succeeded"));
 }
+
+/// The same with real time and several threads: two hosts, and work that is parked again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_threads_bring_everything_to_its_end() {
+    let (ledger, _) = ledger();
+    let play = |s: Seen| match s.step.as_str() {
+        "" => after(1, goes_on("two")),
+        "two" if s.state != "{\"waited\":1}" => after(1, wait(250)),
+        _ => after(1, done()),
+    };
+    let (a, _) = host(&ledger, Script::slow("a", play));
+    let (b, _) = host(&ledger, Script::slow("b", play));
+    a.start();
+    b.start();
+    let begin = |n: u8| {
+        let ops = if n.is_multiple_of(2) { a.clone() } else { b.clone() };
+        let new = new_of(asked_of(&format!("r-{n}"), &format!("app-{n}"), None), [n; 32]);
+        tokio::spawn(async move { ops.begin(new).await.unwrap() })
+    };
+    for answer in futures::future::join_all((0..200).map(begin)).await {
+        let id = accepted(&answer.unwrap());
+        assert_eq!(ended_code(&ended(&a, &id).await), "succeeded");
+        history(&ledger, &id).await;
+    }
+    assert_eq!((a.stop(Duration::from_secs(5)).await, b.stop(Duration::from_secs(5)).await), (0, 0));
+}

@@ -260,10 +260,8 @@ impl Worked {
     }
 
     async fn cleanup(&self, job: &Job, at: &Checkpoint, fence: &Fence) -> Result<Ran, Ran> {
-        // The newest first.
-        for step in Self::STEPS.iter().rev() {
-            self.request(job, at, fence, step, false).await?;
-        }
+        let removed = Self::STEPS.map(|step| self.request(job, at, fence, step, false));
+        futures::future::join_all(removed).await.into_iter().collect::<Result<(), Ran>>()?;
         Ok(Ran::Progress(Progress::Done(Vec::<Applied>::new())))
     }
 }
