@@ -1,0 +1,24 @@
+//! Jobs: the state machine, the front that an apply goes through, and the reconciler that brings every job to its
+//! end. It never runs a plugin or stores a row itself: the worker and the ledger behind their traits do.
+
+mod begin;
+mod config;
+mod decide;
+mod error;
+mod host;
+mod lease;
+pub mod machine;
+mod operations;
+mod reconciler;
+mod run;
+mod stored;
+mod wait;
+mod worker;
+mod write;
+
+pub use config::{LimitsConfig, OperationsConfig};
+pub use error::OperationError;
+pub use host::Wrap;
+pub use operations::{Answered, New, Operation, Operations, Who};
+pub use stored::{Asked, Ended, StoredError};
+pub use worker::{Ran, Worker};

@@ -1,0 +1,26 @@
+use crate::JobId;
+
+/// Why a ledger did not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LedgerError {
+    /// The row has moved on, or another worker has the lease: the writer's work counts for nothing.
+    #[error("job {0} has moved on; this write came too late and was not done")]
+    Stale(JobId),
+    /// Another unfinished job has one of the resources.
+    #[error("job {0} is working on one of these resources")]
+    Busy(JobId),
+    #[error("there is no job {0}")]
+    NotFound(JobId),
+    /// Not now; nothing was written. Disk full, disk read-only, connection lost, time-out.
+    #[error("the ledger cannot be reached or written: {0}")]
+    Unavailable(String),
+    /// Whether the change was written is not known: the connection broke while it was being committed.
+    #[error("whether the change was written is not known: {0}")]
+    Unknown(String),
+    /// What is stored cannot be read: damaged, sealed with a key that is not there, or written by a newer version.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It cannot be opened as configured; says what to do.
+    #[error("{0}")]
+    Open(String),
+}

@@ -1,0 +1,38 @@
+//! Points at which a crash test kills its own process. Without the feature `failpoints` there is nothing of it.
+
+/// Every point that there is: the passage of a write through the SQLite writer.
+pub const FAILPOINTS: &[&str] = &[
+    "sqlite-before-begin",
+    "sqlite-within-transaction",
+    "sqlite-before-commit",
+    "sqlite-after-commit",
+    "sqlite-after-answer",
+];
+
+/// Kills the process by SIGKILL at the n-th passage of the point that `SUTLER_FAILPOINT="name:n"` names.
+#[cfg(feature = "failpoints")]
+pub fn failpoint(name: &'static str) {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    static CHOSEN: LazyLock<Option<(String, AtomicI64)>> = LazyLock::new(|| {
+        let text = std::env::var("SUTLER_FAILPOINT").ok()?;
+        let (name, n) = text.rsplit_once(':')?;
+        Some((name.to_owned(), AtomicI64::new(n.parse().ok()?)))
+    });
+    debug_assert!(FAILPOINTS.contains(&name) || !name.starts_with("sqlite-"), "{name} is not in the list");
+    if let Some((chosen, left)) = CHOSEN.as_ref()
+        && chosen == name
+        && left.fetch_sub(1, Ordering::SeqCst) == 1
+    {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        // The signal may be delivered a little later; nothing may happen until then.
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+pub const fn failpoint(_name: &'static str) {}

@@ -1,0 +1,32 @@
+//! Jobs, their events, leases and repeats, kept so that nothing accepted is lost. SQLite by default, PostgreSQL
+//! for several hosts, one in memory for tests. It never decides what happens to a job: that is sutler-jobs' part.
+
+mod check;
+mod clock;
+mod error;
+mod event;
+mod failpoint;
+mod job;
+mod ledger;
+mod memory;
+mod rules;
+mod seal;
+mod sqlite;
+mod wake;
+
+#[cfg(feature = "testing")]
+pub mod contract;
+
+pub use clock::{Clock, ManualClock};
+pub use error::LedgerError;
+pub use event::{Event, Happened};
+pub use failpoint::{FAILPOINTS, failpoint};
+pub use job::{
+    InvalidJobId, Job, JobId, JobKind, JobMode, Lease, Millis, Phase, Standing, Status, UnknownWord,
+};
+pub use ledger::{
+    Answer, Begun, Claim, Depth, Filter, Held, LeaseChange, Ledger, Limits, NewJob, Problem, Record, Write,
+};
+pub use memory::{Hook, Memory, Moment};
+pub use seal::Keys;
+pub use sqlite::{Sqlite, SqliteOptions};

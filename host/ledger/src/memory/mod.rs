@@ -1,0 +1,5 @@
+mod claim;
+mod ledger;
+mod state;
+
+pub use ledger::{Hook, Memory, Moment};

@@ -1,0 +1,236 @@
+//! The rows and what is done with them under the lock. Each operation looks first and writes only then.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sutler_model::Digest;
+
+use crate::{
+    Begun, Depth, Event, Filter, Held, Job, JobId, LedgerError, Millis, NewJob, Problem, Record, Write,
+    check, rules,
+};
+
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) job: Job,
+    pub(super) route: String,
+    pub(super) body: [u8; 32],
+    pub(super) events: Vec<Event>,
+}
+
+/// Caller, route, request id.
+type RequestKey = (String, String, String);
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) jobs: BTreeMap<JobId, Entry>,
+    requests: BTreeMap<RequestKey, JobId>,
+    resources: HashMap<(String, String), JobId>,
+    /// With when they were kept.
+    pub(super) plugins: BTreeMap<Digest, (Bytes, Millis)>,
+    /// The tenant that was served last.
+    pub(super) last: Option<String>,
+    /// So that time never goes back.
+    pub(super) latest: Millis,
+}
+
+/// The digits of an id sort by age; its prefix does not.
+pub(super) fn age(id: &JobId) -> &str {
+    id.as_str().rsplit('_').next().unwrap_or_default()
+}
+
+impl State {
+    fn holders(&self, job: &Job) -> Vec<&JobId> {
+        let scope = rules::scope(&job.application, &job.pair);
+        let held = |r: &sutler_model::Identifier| self.resources.get(&(scope.clone(), r.to_string()));
+        job.resources.iter().filter_map(held).filter(|id| **id != job.id).collect()
+    }
+
+    /// Takes or frees the job's resources, as its status wants.
+    fn settle(&mut self, job: &Job) {
+        let scope = rules::scope(&job.application, &job.pair);
+        for r in &job.resources {
+            let key = (scope.clone(), r.to_string());
+            if !job.standing.status.is_final() {
+                self.resources.insert(key, job.id.clone());
+            } else if self.resources.get(&key) == Some(&job.id) {
+                self.resources.remove(&key);
+            }
+        }
+    }
+
+    pub(super) fn begin(&mut self, new: &NewJob, now: Millis) -> Begun {
+        let job = rules::born(new, now);
+        let key = (job.caller.clone(), new.route.to_owned(), job.request_id.clone());
+        if let Some(entry) = self.requests.get(&key).and_then(|id| self.jobs.get(id)) {
+            return if entry.body == new.body {
+                Begun::Repeated(entry.job.clone())
+            } else {
+                Begun::Reused(entry.job.id.clone())
+            };
+        }
+        if let Some(id) = self.holders(&job).first().copied().cloned() {
+            let joined = self.jobs.get(&id).filter(|e| e.body == new.body && same_set(&e.job, &job));
+            let Some(other) = joined.map(|e| e.job.clone()) else { return Begun::Busy(id) };
+            if other.caller == job.caller {
+                self.requests.insert(key, id);
+            }
+            return Begun::Joined(other);
+        }
+        self.requests.insert(key, job.id.clone());
+        self.settle(&job);
+        let events = rules::events(0, &new.events, now);
+        let entry = Entry { job: job.clone(), route: new.route.into(), body: new.body, events };
+        self.jobs.insert(job.id.clone(), entry);
+        Begun::Created(job)
+    }
+
+    pub(super) fn asked(&self, caller: &str, route: &str, request_id: &str) -> Option<(Job, [u8; 32])> {
+        let id = self.requests.get(&(caller.into(), route.into(), request_id.into()))?;
+        self.jobs.get(id).map(|e| (e.job.clone(), e.body))
+    }
+
+    pub(super) fn commit(&mut self, write: &Write, now: Millis) -> Result<Job, LedgerError> {
+        let entry = self.jobs.get(&write.id).ok_or_else(|| LedgerError::NotFound(write.id.clone()))?;
+        let job = rules::written(&entry.job, write, now)?;
+        if !job.standing.status.is_final()
+            && let Some(other) = self.holders(&job).first()
+        {
+            return Err(LedgerError::Busy((*other).clone()));
+        }
+        self.settle(&job);
+        self.put(job.clone(), &write.events, now);
+        Ok(job)
+    }
+
+    /// The row as it is now, and what happened to it.
+    pub(super) fn put(&mut self, job: Job, what: &[crate::Happened], now: Millis) {
+        if let Some(entry) = self.jobs.get_mut(&job.id) {
+            let last = entry.events.last().map_or(0, |e| e.seq);
+            entry.events.extend(rules::events(last, what, now));
+            entry.job = job;
+        }
+    }
+
+    pub(super) fn renew(&mut self, holder: &str, held: &[Held], now: Millis) -> Vec<JobId> {
+        let mut lost = Vec::new();
+        for h in held {
+            let row = self.jobs.get_mut(&h.id).map(|e| &mut e.job).filter(|j| j.token == h.token);
+            match row.and_then(|j| j.lease.as_mut()).filter(|l| *l.holder == *holder) {
+                Some(lease) => lease.until = now.plus(h.lease),
+                None => lost.push(h.id.clone()),
+            }
+        }
+        lost
+    }
+
+    pub(super) fn jobs(&self, filter: &Filter) -> Vec<Job> {
+        let a = |j: &Job| j.application.clone();
+        let text = |i: &Option<sutler_model::Identifier>| i.as_ref().map(ToString::to_string);
+        let mut found: Vec<&Job> = self
+            .jobs
+            .values()
+            .map(|e| &e.job)
+            .filter(|j| filter.caller.as_ref().is_none_or(|c| *c == j.caller))
+            .filter(|j| filter.status.is_none_or(|s| s == j.standing.status))
+            .filter(|j| filter.pair.as_ref().is_none_or(|p| *p == j.pair))
+            .filter(|j| filter.tenant.is_none() || filter.tenant == text(&a(j).tenant))
+            .filter(|j| filter.application.as_ref().is_none_or(|x| x == a(j).id.as_str()))
+            .filter(|j| filter.environment.as_ref().is_none_or(|x| x == a(j).environment.as_str()))
+            .filter(|j| filter.before.as_ref().is_none_or(|b| age(&j.id) < age(b)))
+            .collect();
+        found.sort_by(|x, y| age(&y.id).cmp(age(&x.id)));
+        found.into_iter().take(filter.limit as usize).cloned().collect()
+    }
+
+    pub(super) fn events(&self, id: &JobId, after: u64, limit: u32) -> Vec<Event> {
+        let all = self.jobs.get(id).map(|e| e.events.as_slice()).unwrap_or_default();
+        all.iter().filter(|e| e.seq > after).take(limit as usize).cloned().collect()
+    }
+
+    pub(super) fn depth(&self, now: Millis) -> Depth {
+        let mut depth = Depth::default();
+        for job in self.jobs.values().map(|e| &e.job) {
+            *depth.jobs.entry(job.standing.status.as_str()).or_default() += 1;
+            if let Some(due) = rules::claimable_from(job, Duration::ZERO).filter(|due| *due <= now) {
+                depth.due += 1;
+                depth.oldest_due = depth.oldest_due.max(now.since(due));
+            }
+        }
+        depth
+    }
+
+    pub(super) fn next_due(&self, now: Millis) -> Option<Millis> {
+        let due = self.jobs.values().filter_map(|e| rules::claimable_from(&e.job, Duration::ZERO));
+        due.filter(|due| *due > now).min()
+    }
+
+    pub(super) fn purge(&mut self, final_for: Duration, now: Millis) -> u64 {
+        let old = |e: &&Entry| e.job.standing.status.is_final() && e.job.updated.plus(final_for) <= now;
+        let gone: HashSet<JobId> =
+            self.jobs.values().filter(old).take(300).map(|e| e.job.id.clone()).collect();
+        self.jobs.retain(|id, _| !gone.contains(id));
+        self.requests.retain(|_, id| !gone.contains(id));
+        let used: HashSet<Digest> = self.jobs.values().map(|e| e.job.digest).collect();
+        self.plugins.retain(|d, (_, kept)| used.contains(d) || kept.plus(final_for) > now);
+        gone.len() as u64
+    }
+
+    pub(super) fn check(&self) -> Vec<Problem> {
+        self.jobs.values().flat_map(|e| check::job(&e.job, &e.events)).collect()
+    }
+
+    pub(super) fn export(&self) -> Vec<Record> {
+        let plugins = self.plugins.iter().map(|(d, (b, _))| Record::Plugin { digest: *d, bytes: b.clone() });
+        let mut entries: Vec<&Entry> = self.jobs.values().collect();
+        entries.sort_by(|x, y| age(&x.job.id).cmp(age(&y.job.id)));
+        let jobs = entries.into_iter().map(|e| Record::Job {
+            job: Box::new(e.job.clone()),
+            events: e.events.clone(),
+            route: e.route.clone(),
+            body: e.body,
+        });
+        let own =
+            |(key, id): &(&RequestKey, &JobId)| self.jobs.get(*id).is_some_and(|e| e.job.request_id == key.2);
+        let others = self.requests.iter().filter(|x| !own(x)).map(|((caller, route, request_id), id)| {
+            let (caller, route, request_id) = (caller.clone(), route.clone(), request_id.clone());
+            Record::Request { caller, route, request_id, job: id.clone() }
+        });
+        plugins.chain(jobs).chain(others).collect()
+    }
+
+    pub(super) fn import(&mut self, record: Record, now: Millis) -> Result<(), LedgerError> {
+        match record {
+            Record::Plugin { digest, bytes } => {
+                self.plugins.insert(digest, (bytes, now));
+            }
+            Record::Request { caller, route, request_id, job } => {
+                if !self.jobs.contains_key(&job) {
+                    return Err(LedgerError::NotFound(job));
+                }
+                self.requests.insert((caller, route, request_id), job);
+            }
+            Record::Job { job, events, route, body } => {
+                if self.jobs.contains_key(&job.id) {
+                    return Err(rules::already(&job.id));
+                }
+                if !job.standing.status.is_final()
+                    && let Some(other) = self.holders(&job).first()
+                {
+                    return Err(LedgerError::Busy((*other).clone()));
+                }
+                let key = (job.caller.clone(), route.clone(), job.request_id.clone());
+                self.requests.insert(key, job.id.clone());
+                self.settle(&job);
+                self.jobs.insert(job.id.clone(), Entry { job: *job, route, body, events });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn same_set(a: &Job, b: &Job) -> bool {
+    let set = |j: &Job| j.resources.iter().cloned().collect::<HashSet<_>>();
+    set(a) == set(b)
+}

@@ -1,0 +1,4 @@
+mod file;
+mod keys;
+
+pub use keys::Keys;

@@ -1,0 +1,122 @@
+//! Reads everything and compares what must agree.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::broken::{Broken, told};
+use super::open;
+use super::read;
+use super::row::{self, columns};
+use crate::seal::Keys;
+use crate::{LedgerError, Problem, check};
+
+/// What is wrong with the file; one that cannot even be read through is a problem too.
+pub(super) fn check(path: &Path, keys: &Keys) -> Result<Vec<Problem>, LedgerError> {
+    let at = path.display().to_string();
+    let conn = open::reader(path)?;
+    let mut out = Vec::new();
+    if let Err(e) = open::sound(&conn, path) {
+        out.push(Problem { at: at.clone(), message: e.to_string() });
+    }
+    conn.execute_batch("BEGIN").map_err(|e| told(&e))?;
+    for part in [each_job(&conn, keys, &mut out), crossed(&conn, &mut out)] {
+        if let Err(e) = part {
+            out.push(Problem { at: at.clone(), message: e.told().to_string() });
+        }
+    }
+    Ok(out)
+}
+
+fn each_job(conn: &Connection, keys: &Keys, out: &mut Vec<Problem>) -> Result<(), Broken> {
+    let sql = concat!("SELECT ", columns!(), ", j.queue, j.wake FROM provisioning_jobs j ORDER BY j.n");
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(r) = rows.next()? {
+        let at = r.get::<_, String>(1).unwrap_or_else(|_| "a job".into());
+        let mut wrong = |message: String| out.push(Problem { at: at.clone(), message });
+        let stored = match row::stored(r) {
+            Ok(stored) => stored,
+            Err(Broken::Refused(e)) => {
+                wrong(e.to_string());
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        let (queue, wake): (i64, i64) = (r.get(32)?, r.get(33)?);
+        let expected = row::queue(&stored.job);
+        let ready = queue == 2 && expected.0 < 2 && wake == expected.1;
+        if !ready && (queue, wake) != expected {
+            wrong(format!("waits in queue {queue} until {wake} instead of {expected:?}"));
+        }
+        match row::closed_by_n(conn, stored.n)
+            .map_err(Broken::told)
+            .and_then(|c| c.map(|c| c.open(keys)).transpose())
+        {
+            Ok(_) => {}
+            Err(e) => wrong(e.to_string()),
+        }
+        match read::events_of(conn, stored.n, 0, u32::MAX) {
+            Ok(events) => {
+                if events.last().map_or(0, |e| e.seq) != stored.last_event {
+                    wrong(format!("ends with another event than the row says ({})", stored.last_event));
+                }
+                out.extend(check::job(&stored.job, &events));
+            }
+            Err(Broken::Refused(e)) => wrong(e.to_string()),
+            Err(e) => return Err(e),
+        }
+        resources(conn, &stored, out)?;
+    }
+    Ok(())
+}
+
+/// An unfinished job has all of its resources, a final one has none.
+fn resources(conn: &Connection, stored: &row::Stored, out: &mut Vec<Problem>) -> Result<(), Broken> {
+    let job = &stored.job;
+    let scope = crate::rules::scope(&job.application, &job.pair);
+    let sql = "SELECT count(*) FROM job_resources WHERE scope = ?1 AND resource = ?2 AND job = ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    for r in &job.resources {
+        let has =
+            statement.query_row(rusqlite::params![scope, r.as_str(), stored.n], |r| r.get::<_, i64>(0))? == 1;
+        if has == job.standing.status.is_final() {
+            let what = if has { "is final and still has" } else { "is unfinished and does not have" };
+            out.push(Problem { at: job.id.to_string(), message: format!("{what} the resource {r:?}") });
+        }
+    }
+    Ok(())
+}
+
+/// Rows that refer to a job that is not there, and jobs that nobody can ask for.
+fn crossed(conn: &Connection, out: &mut Vec<Problem>) -> Result<(), Broken> {
+    for (table, what, sql) in [
+        (
+            "job_resources",
+            "hold a resource for no job",
+            "SELECT count(*) FROM job_resources x WHERE NOT EXISTS (SELECT 1 FROM provisioning_jobs j WHERE j.n = x.job)",
+        ),
+        (
+            "job_requests",
+            "remember a request of no job",
+            "SELECT count(*) FROM job_requests x WHERE NOT EXISTS (SELECT 1 FROM provisioning_jobs j WHERE j.n = x.job)",
+        ),
+        (
+            "job_events",
+            "tell of no job",
+            "SELECT count(*) FROM job_events x WHERE NOT EXISTS (SELECT 1 FROM provisioning_jobs j WHERE j.n = x.job)",
+        ),
+        (
+            "provisioning_jobs",
+            "are not remembered by their request id",
+            "SELECT count(*) FROM provisioning_jobs j WHERE NOT EXISTS (SELECT 1 FROM job_requests x WHERE x.job = j.n \
+             AND x.caller = j.caller AND x.route = j.route AND x.request_id = j.request_id)",
+        ),
+    ] {
+        let count: i64 = conn.prepare(sql)?.query_row([], |r| r.get(0))?;
+        if count > 0 {
+            out.push(Problem { at: table.into(), message: format!("{count} rows {what}; restore a backup") });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! The ledger in a SQLite file. Texts are sealed and opened here, where the writer does not wait for it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use sutler_model::Digest;
+
+use super::begin::{Found, Texts};
+use super::commit::Brought;
+use super::desk::{Desk, Time};
+use super::open::SqliteOptions;
+use super::readers::Readers;
+use super::row::{Closed, Stored};
+use super::writer::{Opener, Writer};
+use super::{begin, check, claim, commit, export, keep, open, read, row};
+use crate::wake::Wake;
+use crate::{
+    Answer, Begun, Claim, Clock, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger, LedgerError, Millis,
+    NewJob, Problem, Record, Write,
+};
+
+/// A ledger in one file. One thread writes, with group commit; readers read beside it.
+pub struct Sqlite {
+    writer: Writer,
+    readers: Readers,
+    keys: Keys,
+    time: Arc<Time>,
+    wake: Arc<Wake>,
+    path: PathBuf,
+    #[cfg(feature = "testing")]
+    trouble: Arc<super::trouble::Trouble>,
+    /// After the writer: the next host begins when nothing is written any more.
+    _lock: Option<File>,
+}
+
+impl Sqlite {
+    /// Opens a ledger's file, or makes it where there is none. Blocks while the file is looked through.
+    ///
+    /// # Errors
+    /// `LedgerError::Open` where another host serves it, it is another program's, or it is newer than this binary;
+    /// `LedgerError::Unreadable` where it is damaged or the key it was sealed with is missing.
+    pub fn open(path: &Path, keys: Keys, options: SqliteOptions) -> Result<Self, LedgerError> {
+        let lock = options.serving.then(|| open::lock(path)).transpose()?;
+        let conn = open::first(path, &options)?;
+        if !options.damaged
+            && let Some(blob) = keep::sealed(&conn, "sealed_requests", 0, 1).map_err(|e| e.told())?.first()
+        {
+            // The wrong key file is found now, not at the first job.
+            keys.open_text("request", &blob.id, &blob.sealed)?;
+        }
+        let newest = open::newest(&conn)?;
+        let clock = options.clock.clone().unwrap_or_else(|| Clock::steady(newest));
+        let time = Arc::new(Time::new(clock, newest));
+        let wake = Arc::new(Wake::default());
+        #[cfg(feature = "testing")]
+        let trouble = Arc::new(super::trouble::Trouble::default());
+        let opener: Opener = {
+            let (path, busy) = (path.to_owned(), options.busy());
+            #[cfg(feature = "testing")]
+            let trouble = trouble.clone();
+            Box::new(move || {
+                let conn = open::writer(&path, busy)?;
+                #[cfg(feature = "testing")]
+                trouble.apply(&conn).map_err(|e| super::broken::told(&e))?;
+                Ok(conn)
+            })
+        };
+        let writer = Writer::start(conn, opener, Desk::new(time.clone()), wake.clone())?;
+        Ok(Self {
+            writer,
+            readers: Readers::new(path),
+            keys,
+            time,
+            wake,
+            path: path.to_owned(),
+            #[cfg(feature = "testing")]
+            trouble,
+            _lock: lock,
+        })
+    }
+
+    /// Makes the next writes fail as on a full or read-only disk, until it is lifted.
+    ///
+    /// # Errors
+    /// Where the writer cannot be reached.
+    #[cfg(feature = "testing")]
+    pub async fn trouble(&self, full: bool, read_only: bool) -> Result<(), LedgerError> {
+        let trouble = self.trouble.clone();
+        trouble.set(full, read_only);
+        self.writer.run(move |conn, _| Ok(trouble.apply(conn)?)).await
+    }
+
+    fn seal_job(&self, job: &Job) -> Result<Texts, LedgerError> {
+        let seal = |column, text| self.keys.seal(column, &job.id, text);
+        Ok(Texts {
+            request: seal("request", &job.request)?,
+            state: seal("state", &job.state)?,
+            answer: job.answer.as_ref().map(|a| seal("answer", a)).transpose()?,
+        })
+    }
+
+    fn open_all(&self, found: Vec<Closed>) -> Result<Vec<Job>, LedgerError> {
+        found.into_iter().map(|c| c.open(&self.keys)).collect()
+    }
+
+    async fn reseal_table(&self, column: &'static str, table: &'static str) -> Result<u64, LedgerError> {
+        let (mut after, mut count) = (0, 0);
+        loop {
+            let page = self.readers.run(move |conn| keep::sealed(conn, table, after, 100)).await?;
+            let Some(last) = page.last().map(|b| b.n) else { return Ok(count) };
+            after = last;
+            let again = |blob: keep::Blob| {
+                let text = self.keys.open_text(column, &blob.id, &blob.sealed)?;
+                let sealed = self.keys.seal(column, &blob.id, &text)?;
+                Ok((blob, sealed))
+            };
+            let old = page.into_iter().filter(|b| !self.keys.is_active(&b.sealed));
+            let texts = old.map(again).collect::<Result<Vec<_>, LedgerError>>()?;
+            if !texts.is_empty() {
+                count += self.writer.run(move |conn, _| keep::reseal(conn, table, &texts)).await?;
+            }
+        }
+    }
+
+    async fn import_record(&self, record: Record) -> Result<(), LedgerError> {
+        match record {
+            Record::Plugin { digest, bytes } => self.keep_plugin(digest, bytes).await,
+            Record::Request { caller, route, request_id, job } => {
+                let work =
+                    move |conn: &_, _: &mut _| keep::import_request(conn, &caller, &route, &request_id, &job);
+                self.writer.run(work).await
+            }
+            Record::Job { job, events, route, body } => {
+                let texts = self.seal_job(&job)?;
+                let last_event = events.last().map_or(0, |e| e.seq);
+                let new = Stored { n: 0, job: *job, route, body, last_event };
+                self.writer.run(move |conn, desk| keep::import(conn, desk, &new, &texts, &events)).await
+            }
+        }
+    }
+}
+
+impl Ledger for Sqlite {
+    fn now(&self) -> Answer<'_, Millis> {
+        Box::pin(async { Ok(self.time.now()) })
+    }
+
+    fn begin(&self, new: NewJob) -> Answer<'_, Begun> {
+        Box::pin(async move {
+            let texts = self.seal_job(&new.job)?;
+            let found = self.writer.run(move |conn, desk| begin::begin(conn, desk, &new, &texts)).await?;
+            Ok(match found {
+                Found::Created(job) => Begun::Created(job),
+                Found::Repeated(row) => Begun::Repeated(row.open(&self.keys)?),
+                Found::Joined(row) => Begun::Joined(row.open(&self.keys)?),
+                Found::Reused(id) => Begun::Reused(id),
+                Found::Busy(id) => Begun::Busy(id),
+            })
+        })
+    }
+
+    fn asked<'a>(
+        &'a self,
+        caller: &'a str,
+        route: &'a str,
+        request_id: &'a str,
+    ) -> Answer<'a, Option<(Job, [u8; 32])>> {
+        Box::pin(async move {
+            let (caller, route, id) = (caller.to_owned(), route.to_owned(), request_id.to_owned());
+            let found = self.readers.run(move |conn| read::asked(conn, &caller, &route, &id)).await?;
+            found
+                .map(|c| {
+                    let body = c.stored.body;
+                    c.open(&self.keys).map(|job| (job, body))
+                })
+                .transpose()
+        })
+    }
+
+    fn commit(&self, write: Write) -> Answer<'_, Job> {
+        Box::pin(async move {
+            let seal = |column, text: &Arc<str>| self.keys.seal(column, &write.id, text);
+            let state = write.state.as_ref().map(|s| seal("state", s)).transpose()?;
+            let answer = match &write.answer {
+                Some(Some(a)) => Some(Some(seal("answer", a)?)),
+                Some(None) => Some(None),
+                None => None,
+            };
+            let brought = Brought { state, answer };
+            let row = self.writer.run(move |conn, desk| commit::commit(conn, desk, &write, &brought)).await?;
+            row.open(&self.keys)
+        })
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Vec<Job>> {
+        Box::pin(async move {
+            let found = self.writer.run(move |conn, desk| claim::claim(conn, desk, &claim)).await?;
+            // A job whose texts do not open is left to its lease, so that the others go on.
+            let open = |row: Closed| {
+                let id = row.stored.job.id.clone();
+                row.open(&self.keys)
+                    .inspect_err(|e| tracing::error!(event = "ledger-job-unreadable", job = %id, error = %e))
+                    .ok()
+            };
+            Ok(found.into_iter().filter_map(open).collect())
+        })
+    }
+
+    fn renew(&self, holder: Arc<str>, held: Vec<Held>) -> Answer<'_, Vec<JobId>> {
+        Box::pin(self.writer.run(move |conn, desk| commit::renew(conn, desk, &holder, &held)))
+    }
+
+    fn job(&self, id: JobId) -> Answer<'_, Option<Job>> {
+        Box::pin(async move {
+            let found = self.readers.run(move |conn| row::closed_by_id(conn, &id)).await?;
+            found.map(|c| c.open(&self.keys)).transpose()
+        })
+    }
+
+    fn jobs(&self, filter: Filter) -> Answer<'_, Vec<Job>> {
+        Box::pin(async move {
+            let found = self.readers.run(move |conn| read::jobs(conn, &filter)).await?;
+            self.open_all(found)
+        })
+    }
+
+    fn events(&self, id: JobId, after: u64, limit: u32) -> Answer<'_, Vec<Event>> {
+        Box::pin(self.readers.run(move |conn| read::events(conn, &id, after, limit)))
+    }
+
+    fn keep_plugin(&self, digest: Digest, bytes: Bytes) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let now = self.time.now();
+            if self.readers.run(move |conn| keep::is_fresh(conn, digest, now)).await? {
+                return Ok(());
+            }
+            self.writer.run(move |conn, desk| keep::keep_plugin(conn, desk, digest, &bytes)).await
+        })
+    }
+
+    fn plugin(&self, digest: Digest) -> Answer<'_, Option<Bytes>> {
+        Box::pin(self.readers.run(move |conn| read::plugin(conn, digest)))
+    }
+
+    fn woken(&self, at_most: Duration) -> BoxFuture<'_, ()> {
+        self.wake.wait(at_most)
+    }
+
+    fn next_due(&self) -> Answer<'_, Option<Millis>> {
+        let now = self.time.now();
+        Box::pin(self.readers.run(move |conn| read::next_due(conn, now)))
+    }
+
+    fn depth(&self) -> Answer<'_, Depth> {
+        let now = self.time.now();
+        Box::pin(self.readers.run(move |conn| read::depth(conn, now)))
+    }
+
+    fn purge(&self, final_for: Duration) -> Answer<'_, u64> {
+        Box::pin(self.writer.run(move |conn, desk| keep::purge(conn, desk, final_for)))
+    }
+
+    fn check(&self) -> Answer<'_, Vec<Problem>> {
+        Box::pin(async move {
+            let (path, keys) = (self.path.clone(), self.keys.clone());
+            let stopped = |_| LedgerError::Unavailable("the host is stopping".into());
+            tokio::task::spawn_blocking(move || check::check(&path, &keys)).await.map_err(stopped)?
+        })
+    }
+
+    fn reseal(&self) -> Answer<'_, u64> {
+        Box::pin(async move {
+            self.keys.reload()?;
+            let mut count = 0;
+            for (column, table) in keep::SEALED {
+                count += self.reseal_table(column, table).await?;
+            }
+            Ok(count)
+        })
+    }
+
+    fn export(&self) -> BoxStream<'_, Result<Record, LedgerError>> {
+        export::export(self.path.clone(), self.keys.clone())
+    }
+
+    fn import(&self, record: Record) -> Answer<'_, ()> {
+        Box::pin(self.import_record(record))
+    }
+}

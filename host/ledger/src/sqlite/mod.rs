@@ -1,0 +1,20 @@
+mod begin;
+mod broken;
+mod check;
+mod claim;
+mod commit;
+mod desk;
+mod export;
+mod keep;
+mod ledger;
+mod migrations;
+mod open;
+mod read;
+mod readers;
+mod row;
+#[cfg(feature = "testing")]
+mod trouble;
+mod writer;
+
+pub use ledger::Sqlite;
+pub use open::SqliteOptions;

@@ -1,0 +1,169 @@
+//! Opening a ledger's file: made whole or not at all, looked through before anything is written, and served by one
+//! host only.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::broken::{DAMAGED, told};
+use super::migrations;
+use crate::{Clock, LedgerError, Millis};
+
+/// "sutl": tells a ledger from another program's database.
+const APPLICATION_ID: i64 = 0x7375_746c;
+/// How long another process's write is waited for where nothing else is said.
+const BUSY: Duration = Duration::from_secs(5);
+const STATEMENTS: usize = 96;
+/// Less than SQLite's smallest page.
+const SHORTEST: u64 = 512;
+
+/// How a ledger's file is opened. The default is for commands beside a serving host.
+#[derive(Debug, Clone, Default)]
+pub struct SqliteOptions {
+    /// This is the serving host: no other may serve the same file at the same time.
+    pub serving: bool,
+    /// Opens a damaged file too, to export what is readable.
+    pub damaged: bool,
+    /// `None`: the wall clock at opening, and the monotonic clock from then on.
+    pub clock: Option<Clock>,
+    /// How long another process's write is waited for; `None` for five seconds.
+    pub busy: Option<Duration>,
+}
+
+impl SqliteOptions {
+    pub(super) fn busy(&self) -> Duration {
+        self.busy.unwrap_or(BUSY)
+    }
+}
+
+fn failed(path: &Path, what: &str, e: impl std::fmt::Display) -> LedgerError {
+    LedgerError::Open(format!("the ledger {} {what}: {e}", path.display()))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+/// Held as long as the host serves; the lock goes with the process.
+pub(super) fn lock(path: &Path) -> Result<File, LedgerError> {
+    let at = beside(path, ".lock");
+    let file = File::options().create(true).write(true).truncate(false).open(&at);
+    let file = file.map_err(|e| failed(path, "cannot be locked", e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(LedgerError::Open(format!(
+            "another host serves the ledger {} already ({} is locked); stop it, or give this one a ledger of its own. \
+             Several hosts share a PostgreSQL ledger: [ledger] url = \"postgres://…\"",
+            path.display(),
+            at.display()
+        ))),
+        Err(TryLockError::Error(e)) => Err(failed(path, "cannot be locked", e)),
+    }
+}
+
+/// Makes the file where there is none and looks through the one that is there. Answers the writing connection.
+pub(super) fn first(path: &Path, options: &SqliteOptions) -> Result<Connection, LedgerError> {
+    if !path.exists() {
+        make(path)?;
+    }
+    let length = std::fs::metadata(path).map_err(|e| failed(path, "cannot be read", e))?.len();
+    // SQLite takes so short a file for a new database; a ledger never is one by itself.
+    if length < SHORTEST {
+        return Err(LedgerError::Unreadable(format!(
+            "the ledger {} has only {length} bytes: it was cut; restore a backup, or remove the file to begin with \
+             nothing",
+            path.display()
+        )));
+    }
+    let mut conn = writer(path, options.busy())?;
+    let id: i64 = conn.pragma_query_value(None, "application_id", |r| r.get(0)).map_err(|e| told(&e))?;
+    if id != APPLICATION_ID {
+        let path = path.display();
+        return Err(LedgerError::Open(format!(
+            "{path} is a SQLite database but not a ledger of sutler; name another file"
+        )));
+    }
+    migrations::migrate(&mut conn, &path.display().to_string())?;
+    if !options.damaged {
+        sound(&conn, path)?;
+    }
+    Ok(conn)
+}
+
+/// The whole file is read; a page that is wrong is found before anything is built on it.
+pub(super) fn sound(conn: &Connection, path: &Path) -> Result<(), LedgerError> {
+    let found: String = conn.query_row("PRAGMA quick_check(1)", [], |r| r.get(0)).map_err(|e| told(&e))?;
+    if found == "ok" {
+        return Ok(());
+    }
+    Err(LedgerError::Unreadable(format!("the ledger {} is damaged ({found}); {DAMAGED}", path.display())))
+}
+
+/// Another name first, so that a crash leaves no half-made ledger under the right one.
+fn make(path: &Path) -> Result<(), LedgerError> {
+    let temporary = beside(path, &format!(".{}.new", std::process::id()));
+    let clean = || {
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let _ = std::fs::remove_file(beside(&temporary, suffix));
+        }
+    };
+    clean();
+    let made = fill(&temporary).and_then(|()| {
+        let kept = File::open(&temporary).and_then(|f| f.sync_all());
+        let linked = kept.and_then(|()| std::fs::hard_link(&temporary, path));
+        match linked {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(failed(path, "cannot be made", e)),
+            _ => Ok(()),
+        }
+    });
+    clean();
+    made?;
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| failed(path, "cannot be made", e))
+}
+
+fn fill(path: &Path) -> Result<(), LedgerError> {
+    let mut conn = writer(path, BUSY)?;
+    conn.pragma_update(None, "application_id", APPLICATION_ID).map_err(|e| told(&e))?;
+    migrations::migrate(&mut conn, &path.display().to_string())?;
+    conn.close().map_err(|(_, e)| failed(path, "cannot be closed", e))
+}
+
+/// The connection that writes.
+pub(super) fn writer(path: &Path, busy: Duration) -> Result<Connection, LedgerError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | if path.exists() { OpenFlags::empty() } else { OpenFlags::SQLITE_OPEN_CREATE };
+    let conn = Connection::open_with_flags(path, flags).map_err(|e| failed(path, "cannot be opened", e))?;
+    let set = || {
+        conn.busy_timeout(busy)?;
+        conn.pragma_update(None, "journal_mode", "WAL")?;
+        conn.pragma_update(None, "synchronous", "FULL")?;
+        conn.pragma_update(None, "foreign_keys", true)?;
+        conn.pragma_update(None, "temp_store", "MEMORY")?;
+        conn.pragma_update(None, "cache_size", -32768)?;
+        conn.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)
+    };
+    set().map_err(|e| told(&e))?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(conn)
+}
+
+/// A connection that only reads.
+pub(super) fn reader(path: &Path) -> Result<Connection, LedgerError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(|e| told(&e))?;
+    conn.busy_timeout(BUSY).map_err(|e| told(&e))?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(conn)
+}
+
+/// The newest time that is stored.
+pub(super) fn newest(conn: &Connection) -> Result<Millis, LedgerError> {
+    let sql = "SELECT coalesce(max(updated), 0) FROM provisioning_jobs";
+    conn.query_row(sql, [], |r| r.get(0)).map(Millis).map_err(|e| told(&e))
+}

@@ -1,0 +1,15 @@
+//! Every ledger passes the same contract; what is particular to one is tested beside it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a helper of a test fails with the test"
+)]
+
+mod crash;
+mod damage;
+mod keys;
+mod memory;
+mod scale;
+mod sqlite;
