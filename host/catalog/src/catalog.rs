@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use futures::stream::{self, StreamExt};
-use sutler_model::{Digest, Pair};
+use bytes::Bytes;
+use sutler_model::{Digest, Pair, PluginName};
 use sutler_runtime::{PluginSettings, RunError, Runtime};
 use tokio::sync::Mutex;
 
@@ -131,26 +132,37 @@ impl Catalog {
         {
             return o.clone();
         }
-        match self.load(found).await {
+        match self.load(found.name, found.wasm, &found.config).await {
             Ok(entry) => FileState { entry: Some(Arc::new(entry)), reason: None },
             Err(reason) => keep(reason),
         }
     }
 
-    async fn load(&self, found: Found) -> Result<Entry, String> {
-        let grants = GrantTable::new(&found.name, &found.config.grants, &self.instances, &self.tenants);
+    /// A generation that jobs began with and that the folder no longer holds, with what the operator wrote for the
+    /// plugin of that name. It serves no pair.
+    ///
+    /// # Errors
+    /// Words on why these bytes cannot be run here.
+    pub async fn generation(&self, name: PluginName, wasm: Bytes) -> Result<Entry, String> {
+        let file = self.config.dir.join(format!("{name}.wasm"));
+        let (config, _) = folder::config(&file, name.as_str(), &self.plugins)?;
+        self.load(name, wasm, &config).await
+    }
+
+    async fn load(&self, name: PluginName, wasm: Bytes, config: &PluginConfig) -> Result<Entry, String> {
+        let grants = GrantTable::new(&name, &config.grants, &self.instances, &self.tenants);
         let mut secrets = HashMap::new();
-        for (name, source) in &found.config.secrets {
+        for (name, source) in &config.secrets {
             secrets.insert(name.clone(), source.read().map_err(|e| format!("secret {name}: {e}"))?);
         }
-        let config = serde_json::to_string(&found.config.config)
+        let limits = config.limits.clone();
+        let config = serde_json::to_string(&config.config)
             .map_err(|e| format!("its config has no JSON form: {e}"))?;
         let max = self.runtime.engine().config().max_memory_mib;
-        let limits = found.config.limits.clone();
         limits.check(max).map_err(|e| format!("limits: {e}"))?;
-        let (runtime, name, wasm) = (self.runtime.clone(), found.name, found.wasm);
+        let (runtime, bytes) = (self.runtime.clone(), wasm.clone());
         let plugin = tokio::task::spawn_blocking(move || {
-            runtime.load(name, &wasm, PluginSettings { config, secrets }, limits)
+            runtime.load(name, &bytes, PluginSettings { config, secrets }, limits)
         })
         .await
         .map_err(|e| format!("compiling it was interrupted: {e}"))?
@@ -164,6 +176,6 @@ impl Catalog {
                 format!("{what} has no sandbox free of {limit}; reload again")
             }
         })?;
-        Entry::new(plugin, descriptor, grants)
+        Entry::new(plugin, wasm, descriptor, grants)
     }
 }

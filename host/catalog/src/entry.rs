@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use sutler_model::{Application, Descriptor, Effective, Layer, Pair, PairDescriptor, PluginName, Step};
 use sutler_runtime::{GrantSet, Plugin};
 
@@ -15,6 +17,8 @@ pub struct Entry {
     pub plugin: Plugin,
     pub descriptor: Descriptor,
     pub pairs: HashMap<Pair, PairEntry>,
+    /// The component itself: jobs keep it while they refer to it.
+    pub wasm: Bytes,
     grants: GrantTable,
 }
 
@@ -34,7 +38,12 @@ pub struct PairEntry {
 impl Entry {
     /// # Errors
     /// Words on what in the descriptor is not allowed.
-    pub(crate) fn new(plugin: Plugin, descriptor: Descriptor, grants: GrantTable) -> Result<Self, String> {
+    pub(crate) fn new(
+        plugin: Plugin,
+        wasm: Bytes,
+        descriptor: Descriptor,
+        grants: GrantTable,
+    ) -> Result<Self, String> {
         let mut pairs = HashMap::new();
         if descriptor.pairs.is_empty() {
             return Err("it describes no pair; a plugin handles at least one".into());
@@ -47,7 +56,7 @@ impl Entry {
                 return Err(format!("it describes {} twice", d.pair));
             }
         }
-        Ok(Self { plugin, descriptor, pairs, grants })
+        Ok(Self { wasm, plugin, descriptor, pairs, grants })
     }
 
     /// What holds for a call of this plugin for this application.

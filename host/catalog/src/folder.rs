@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use sutler_model::{Digest, PluginName};
 
 use crate::config::PluginConfig;
@@ -13,7 +14,7 @@ const MAX_BYTES: u64 = 256 << 20;
 /// One `NAME.wasm` as it lies there now.
 pub(crate) struct Found {
     pub(crate) name: PluginName,
-    pub(crate) wasm: Vec<u8>,
+    pub(crate) wasm: Bytes,
     pub(crate) config: PluginConfig,
     /// Of the component and its configuration together: equal means nothing changed.
     pub(crate) fingerprint: Digest,
@@ -51,6 +52,22 @@ fn one(path: &Path, stem: &str, configured: &BTreeMap<String, PluginConfig>) -> 
     let name = PluginName::parse(stem)
         .map_err(|e| format!("its file cannot be a plugin's: {e}; rename {stem}.wasm"))?;
     let wasm = bounded(path)?;
+    let (config, text) = config(path, stem, configured)?;
+    let mut all = [Digest::of(&wasm).as_bytes().as_slice(), text.unwrap_or_default().as_bytes()].concat();
+    // A secret that was rotated is a change as well.
+    for source in config.secrets.values() {
+        let read = source.read().map(|s| Digest::of(s.expose().as_bytes()));
+        all.extend_from_slice(read.unwrap_or_else(|_| Digest::of(b"")).as_bytes());
+    }
+    Ok(Found { name, wasm: wasm.into(), config, fingerprint: Digest::of(&all) })
+}
+
+/// What the operator wrote for the plugin of this file, and the text where it stands beside the file.
+pub(crate) fn config(
+    path: &Path,
+    stem: &str,
+    configured: &BTreeMap<String, PluginConfig>,
+) -> Result<(PluginConfig, Option<String>), String> {
     let beside = path.with_extension("toml");
     let text = match std::fs::read_to_string(&beside) {
         Ok(t) => Some(t),
@@ -67,13 +84,7 @@ fn one(path: &Path, stem: &str, configured: &BTreeMap<String, PluginConfig>) -> 
         (Some(t), None) => toml::from_str(t).map_err(|e| format!("{}: {e}", beside.display()))?,
         (None, c) => c.cloned().unwrap_or_default(),
     };
-    let mut all = [Digest::of(&wasm).as_bytes().as_slice(), text.unwrap_or_default().as_bytes()].concat();
-    // A secret that was rotated is a change as well.
-    for source in config.secrets.values() {
-        let read = source.read().map(|s| Digest::of(s.expose().as_bytes()));
-        all.extend_from_slice(read.unwrap_or_else(|_| Digest::of(b"")).as_bytes());
-    }
-    Ok(Found { name, wasm, config, fingerprint: Digest::of(&all) })
+    Ok((config, text))
 }
 
 /// A regular file of bounded size: a pipe or a device would be read for ever.

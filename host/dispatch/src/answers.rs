@@ -21,9 +21,18 @@ pub(crate) fn run_error(e: RunError, faults: &FaultLog) -> Result<Failed, CallEr
 }
 
 pub(crate) fn fault(f: &Fault, faults: &FaultLog) -> Failed {
+    record(f, faults);
+    Failed { failure: failure(f), applied: vec![], fault_id: Some(f.id.clone()) }
+}
+
+pub(crate) fn record(f: &Fault, faults: &FaultLog) {
     faults.record(f);
     metrics::counter!("sutler_faults_total", "plugin" => f.plugin.clone(), "kind" => f.kind.as_str())
         .increment(1);
+}
+
+/// A fault as callers hear of it.
+pub(crate) fn failure(f: &Fault) -> Failure {
     let advice = match f.kind {
         FaultKind::DependencyTimeout => "try again; if it stays, ask the operator with the fault id",
         _ => "the operator finds the details under the fault id",
@@ -31,7 +40,7 @@ pub(crate) fn fault(f: &Fault, faults: &FaultLog) -> Failed {
     let reason = format!("Plugin {} failed in {}: {}; {advice} {}.", f.plugin, f.export, f.message, f.id);
     let mut failure = Failure::new(f.kind.code(), reason);
     failure.retryable = matches!(f.kind, FaultKind::DependencyTimeout);
-    Failed { failure, applied: vec![], fault_id: Some(f.id.clone()) }
+    failure
 }
 
 pub(crate) fn failed(failure: Failure) -> Failed {

@@ -1,136 +1,81 @@
-//! An apply that runs within the call: steps one after the other until it is done, stops, or takes too long.
+//! What one call of apply or cancel answered, checked against the contract before it counts.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
 
 use sutler_catalog::{Entry, PairEntry};
-use sutler_model::{Applied, Checkpoint, Failure, Mode, Planned, Progress, Request, Stopped};
-use sutler_runtime::{Pins, RunError};
+use sutler_jobs::{Asked, Ran};
+use sutler_ledger::Phase;
+use sutler_model::{Applied, Checkpoint, Failure, Fault, Mode, Planned, Progress, Request, Stopped};
+use sutler_runtime::RunError;
 
-use crate::answers;
-use crate::dispatcher::Inner;
-use crate::provisioner::{CallError, Failed};
-
-/// The least pause between two calls of a waiting step (contract section 3).
-const LEAST_PAUSE: Duration = Duration::from_millis(250);
-/// Calls of one apply; more than any honest one needs.
-const MOST_CALLS: u32 = 10_000;
-
-type Done = Result<Vec<Applied>, Failed>;
-
-/// Runs the steps. `planned` is what the plan said would come, `pins` the charts that it found.
-pub(crate) async fn run(
-    inner: &Inner,
+/// A call's answer, and the fault to be recorded where one is behind it.
+pub(crate) fn ran(
     entry: &Entry,
     pair: &PairEntry,
-    request: &Request,
-    (planned, pins): (&[Planned], &Pins),
-) -> Result<Done, CallError> {
-    let until = Instant::now() + inner.config.apply_within();
-    let grants = entry.grants(&request.application);
-    let mut at = Checkpoint::start();
-    for _ in 0..MOST_CALLS {
-        let result = entry.plugin.apply(Mode::Apply, (request, &pair.context), &at, grants, pins).await;
-        at.written_by.clone_from(&entry.descriptor.version);
-        let progress = match result {
-            Ok(Ok(p)) => p,
-            Ok(Err(s)) => return Ok(Err(stopped(inner, entry, pair, request, s))),
-            Err(RunError::Overloaded { what, limit }) if at.step.is_empty() && at.state == "{}" => {
-                return Err(CallError::Overloaded { what, limit, retry_after_seconds: 1 });
-            }
-            // Work that has begun goes on as soon as there is a place again.
-            Err(RunError::Overloaded { .. }) if Instant::now() < until => {
-                tokio::time::sleep(LEAST_PAUSE).await;
-                continue;
-            }
-            Err(RunError::Overloaded { .. }) => return Ok(Err(needs_operations(inner, &at))),
-            Err(e) => return Ok(Err(answers::run_error(e, inner.catalog.faults())?)),
-        };
-        let pause = match progress {
-            Progress::Done(applied) => return Ok(done(inner, entry, pair, request, applied, planned)),
-            Progress::Save(state) => {
-                at.state = state;
-                Duration::ZERO
-            }
-            Progress::Wait(w) => {
-                at.state = w.state;
-                w.after.max(LEAST_PAUSE)
-            }
-            Progress::Next(n) => {
-                if let Err(text) = later_step(pair, &at.step, &n.step) {
-                    return Ok(Err(broke(inner, entry, text)));
-                }
-                at = Checkpoint { step: n.step, state: n.state, ..at };
-                Duration::ZERO
-            }
-        };
-        if Instant::now() + pause >= until {
-            return Ok(Err(needs_operations(inner, &at)));
-        }
-        tokio::time::sleep(pause).await;
+    asked: &Asked,
+    (phase, at): (Phase, &Checkpoint),
+    result: Result<Result<Progress, Stopped>, RunError>,
+) -> (Ran, Option<Fault>) {
+        let faulted = |fault: Fault| {
+        // What was reached before the call stays in the ledger; so does the state.
+        let stopped = Stopped { failure: crate::answers::failure(&fault), applied: vec![], state: at.state.clone() };
+        (Ran::Stopped(stopped, Some(fault.id.clone())), Some(fault))
+    };
+    let broke = |text: String| {
+        faulted(entry.plugin.fault(mode(phase), sutler_model::FaultKind::Contract, text))
+    };
+    match result {
+        Err(RunError::Overloaded { .. }) => (Ran::NoRoom, None),
+        Err(RunError::Fault(f)) => faulted(*f),
+        Ok(Err(s)) => match outputs(pair, &asked.request, &s.applied) {
+            Ok(()) => (Ran::Stopped(s, None), None),
+            Err(text) => broke(text),
+        },
+        Ok(Ok(Progress::Next(n))) => match next(pair, phase, &at.step, &n.step) {
+            Ok(()) => (Ran::Progress(Progress::Next(n)), None),
+            Err(text) => broke(text),
+        },
+        Ok(Ok(Progress::Done(applied))) if phase == Phase::Forward => match done(pair, &asked.request, &applied) {
+            Err(text) => broke(text),
+            Ok(()) => (finished(pair, &asked.planned, applied, at), None),
+        },
+        Ok(Ok(progress)) => (Ran::Progress(progress), None),
     }
-    Ok(Err(needs_operations(inner, &at)))
 }
 
-/// `next` may only name a declared step that comes later.
-fn later_step(pair: &PairEntry, now: &str, next: &str) -> Result<(), String> {
+pub(crate) const fn mode(phase: Phase) -> Mode {
+    match phase {
+        Phase::Forward => Mode::Apply,
+        Phase::Cleanup => Mode::Cancel,
+    }
+}
+
+/// `next` names a declared step; forward, one that comes later.
+fn next(pair: &PairEntry, phase: Phase, now: &str, next: &str) -> Result<(), String> {
     let index = |name: &str| pair.steps.iter().position(|s| s.name == name);
     match (index(next), index(now)) {
         (None, _) => Err(format!("it went on to step {next:?}, which it does not declare")),
-        (Some(n), Some(i)) if n <= i => Err(format!("it went from step {now:?} back to step {next:?}")),
+        (Some(n), Some(i)) if n == i || (n < i && phase == Phase::Forward) => {
+            Err(format!("it went from step {now:?} back to step {next:?}"))
+        }
         _ => Ok(()),
     }
 }
 
-fn needs_operations(inner: &Inner, at: &Checkpoint) -> Failed {
-    let step = if at.step.is_empty() { "its first step" } else { at.step.as_str() };
-    answers::failed(
-        Failure::new(
-            "needs-operations",
-            format!(
-                "The work was still in {step} after {} s and this host has no durable operations; what it did stays, and the same request goes on from there.",
-                inner.config.apply_within_seconds
-            ),
-        )
-        .retryable(),
-    )
-}
-
-fn broke(inner: &Inner, entry: &Entry, text: String) -> Failed {
-    answers::fault(&inner.contract_fault(entry, Mode::Apply, text), inner.catalog.faults())
-}
-
 /// Everything asked for is there once, and its outputs are what the plugin declared.
-fn done(
-    inner: &Inner,
-    entry: &Entry,
-    pair: &PairEntry,
-    request: &Request,
-    applied: Vec<Applied>,
-    planned: &[Planned],
-) -> Done {
+fn done(pair: &PairEntry, request: &Request, applied: &[Applied]) -> Result<(), String> {
     let asked: HashSet<&str> = request.changes.iter().map(|c| c.resource.as_str()).collect();
     let mut seen = HashSet::new();
-    for a in &applied {
+    for a in applied {
         let name = a.resource.as_str();
         if !asked.contains(name) || !seen.insert(name) {
-            return Err(broke(
-                inner,
-                entry,
-                format!("it applied resource {name} twice or without being asked"),
-            ));
+            return Err(format!("it applied resource {name} twice or without being asked"));
         }
     }
     if let Some(missing) = asked.iter().find(|n| !seen.contains(*n)) {
-        return Err(broke(inner, entry, format!("it ended without resource {missing}")));
+        return Err(format!("it ended without resource {missing}"));
     }
-    if let Err(text) = outputs(pair, request, &applied) {
-        return Err(broke(inner, entry, text));
-    }
-    match differs(pair, planned, &applied) {
-        Some(failure) => Err(Failed { applied, ..answers::failed(failure) }),
-        None => Ok(applied),
-    }
+    outputs(pair, request, applied)
 }
 
 fn outputs(pair: &PairEntry, request: &Request, applied: &[Applied]) -> Result<(), String> {
@@ -144,6 +89,13 @@ fn outputs(pair: &PairEntry, request: &Request, applied: &[Applied]) -> Result<(
         })?;
     }
     Ok(())
+}
+
+fn finished(pair: &PairEntry, planned: &[Planned], applied: Vec<Applied>, at: &Checkpoint) -> Ran {
+    match differs(pair, planned, &applied) {
+        Some(failure) => Ran::Stopped(Stopped { failure, applied, state: at.state.clone() }, None),
+        None => Ran::Progress(Progress::Done(applied)),
+    }
 }
 
 /// A planned value that is also an output, and known, has to come out as planned.
@@ -169,11 +121,4 @@ fn differs(pair: &PairEntry, planned: &[Planned], applied: &[Applied]) -> Option
         }
     }
     None
-}
-
-fn stopped(inner: &Inner, entry: &Entry, pair: &PairEntry, request: &Request, s: Stopped) -> Failed {
-    match outputs(pair, request, &s.applied) {
-        Ok(()) => Failed { failure: s.failure, applied: s.applied, fault_id: None },
-        Err(text) => broke(inner, entry, text),
-    }
 }

@@ -8,55 +8,34 @@ use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use metrics::{Label, SharedString};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use sutler_catalog::{Catalog, Entry, PairEntry, Snapshot};
+use sutler_jobs::{Asked, New, Operations};
+use sutler_ledger::Ledger;
 use sutler_logs::{LogLine, Logs, StreamOptions};
 use sutler_model::{
-    Action, Applied, Call, Failure, Fault, FaultKind, Identifier, Inquiry, Known, Mode, Observed, Owner,
+    Action, Call, Failure, Fault, FaultKind, Identifier, Inquiry, Known, Mode, Observed, Owner,
     Pair, Proposal, Request,
 };
 use sutler_runtime::Pins;
-use tokio_util::task::TaskTracker;
 
 use crate::provisioner::{
-    CallError, Failed, HandleView, ObservedView, Outcome, PlanView, PluginView, Provisioner,
+    CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome, PlanView,
+    PluginView, Provisioner, Work,
 };
-use crate::{answers, apply, drift, plan, settings};
-
-/// `[dispatch]`
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct DispatchConfig {
-    /// How long an apply with several steps or waits may go on within its call, in seconds; beyond, it fails with
-    /// `needs-operations`.
-    pub apply_within_seconds: u32,
-}
-
-impl Default for DispatchConfig {
-    fn default() -> Self {
-        Self { apply_within_seconds: 300 }
-    }
-}
-
-impl DispatchConfig {
-    pub(crate) fn apply_within(&self) -> Duration {
-        Duration::from_secs(u64::from(self.apply_within_seconds))
-    }
-}
+use crate::operations::{self, KeptPlugins};
+use crate::{answers, drift, plan, settings, worker};
 
 /// Says what a part of the host is not ready for, in words.
 pub type Readiness = Box<dyn Fn(&Snapshot) -> Option<String> + Send + Sync>;
 
 pub(crate) struct Inner {
-    pub(crate) catalog: Catalog,
-    pub(crate) config: DispatchConfig,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) operations: Operations,
+    kept: KeptPlugins,
     logs: Option<Arc<Logs>>,
     hash_key: [u8; 32],
     lost: ArcSwap<HashSet<Pair>>,
     readiness: Vec<Readiness>,
-    /// Applies go on when their caller is gone; a shutdown waits for them.
-    running: TaskTracker,
 }
 
 /// Cloning is cheap; all clones are the same host.
@@ -115,7 +94,18 @@ impl Inner {
             .map(|(p, pins)| plan::view(request, pair, &p, &pins, &self.hash_key)))
     }
 
-    async fn apply(&self, request: &Arc<Request>, plan_hash: Option<&str>) -> Outcome<Vec<Applied>> {
+    /// Plans, and hands what is agreed to to the operations.
+    pub(crate) async fn apply(
+        &self,
+        caller: &str,
+        request: &Arc<Request>,
+        plan_hash: Option<&str>,
+    ) -> Outcome<Work> {
+        let body = operations::body_hash(request, plan_hash, &self.hash_key);
+        let repeat = self.operations.asked(caller, request.id.as_str(), &body).await;
+        if let Some(answered) = repeat.map_err(operations::call_error)? {
+            return Ok(operations::outcome(answered));
+        }
         let Some(entry) = self.find(&request.pair) else {
             return Ok(Err(answers::not_handled(&request.pair)));
         };
@@ -129,7 +119,19 @@ impl Inner {
         if let Err(f) = self.allowed(request, pair, (&proposal, &pins), plan_hash) {
             return Ok(Err(answers::failed(f)));
         }
-        apply::run(self, &entry, pair, request, (&proposal.changes, &pins)).await
+        self.kept.keep(&entry).await.map_err(operations::ledger_error)?;
+        let new = New {
+            caller: caller.into(),
+            asked: Asked {
+                request: Request::clone(request),
+                planned: proposal.changes,
+                pins: worker::pins_out(&pins),
+            },
+            plugin: entry.plugin.name.clone(),
+            digest: entry.plugin.digest,
+            body,
+        };
+        Ok(operations::outcome(self.operations.begin(new).await.map_err(operations::call_error)?))
     }
 
     /// The plan that the caller saw still holds, and nothing is replaced that nobody agreed to.
@@ -219,6 +221,7 @@ impl Inner {
             mode: Mode::Locate,
             request_id: inquiry.id.as_str().into(),
             deadline: Instant::now() + Duration::from_secs(30),
+            fence: sutler_model::Fence::endless(),
         };
         match logs.stream(&call, &grants.logs, sources, options).await {
             Ok(s) => Ok(Ok(s)),
@@ -236,22 +239,23 @@ fn log_error(e: sutler_logs::Error) -> CallError {
 }
 
 impl Dispatcher {
-    /// `hash_key` keys the plan hashes; every host of one control plane has the same.
+    /// `hash_key` keys the plan hashes and the hashes of bodies; every host of one control plane has the same.
     pub fn new(
-        catalog: Catalog,
-        config: DispatchConfig,
+        catalog: Arc<Catalog>,
+        operations: Operations,
+        ledger: Arc<dyn Ledger>,
         logs: Option<Arc<Logs>>,
         hash_key: [u8; 32],
         readiness: Vec<Readiness>,
     ) -> Self {
         Self(Arc::new(Inner {
             catalog,
-            config,
+            operations,
+            kept: KeptPlugins::new(ledger),
             logs,
             hash_key,
             lost: ArcSwap::default(),
             readiness,
-            running: TaskTracker::new(),
         }))
     }
 
@@ -259,11 +263,8 @@ impl Dispatcher {
         &self.0.catalog
     }
 
-    /// Waits until every apply has ended, at most this long; answers how many have not.
-    pub async fn drain(&self, grace: Duration) -> usize {
-        self.0.running.close();
-        let _ended = tokio::time::timeout(grace, self.0.running.wait()).await;
-        self.0.running.len()
+    pub fn operations(&self) -> &Operations {
+        &self.0.operations
     }
 }
 
@@ -304,12 +305,39 @@ impl Provisioner for Dispatcher {
         Box::pin(async move { counted("plan", label(&self.0, &request.pair), self.0.plan(&request)).await })
     }
 
-    fn apply(&self, request: Request, plan_hash: Option<String>) -> BoxFuture<'_, Outcome<Vec<Applied>>> {
-        let (inner, request) = (self.0.clone(), Arc::new(request));
-        let task = self.0.running.spawn(async move {
-            counted("apply", label(&inner, &request.pair), inner.apply(&request, plan_hash.as_deref())).await
-        });
-        Box::pin(async move { task.await.unwrap_or(Err(CallError::Stopping)) })
+    fn apply(
+        &self,
+        caller: Arc<str>,
+        request: Request,
+        plan_hash: Option<String>,
+    ) -> BoxFuture<'_, Outcome<Work>> {
+        let request = Arc::new(request);
+        Box::pin(async move {
+            let work = self.0.apply(&caller, &request, plan_hash.as_deref());
+            counted("apply", label(&self.0, &request.pair), work).await
+        })
+    }
+
+    fn operation(&self, caller: Arc<str>, id: String) -> BoxFuture<'_, Result<OperationView, CallError>> {
+        Box::pin(async move { self.0.operation(&caller, &id).await })
+    }
+
+    fn operations(
+        &self,
+        caller: Arc<str>,
+        filter: OperationFilter,
+    ) -> BoxFuture<'_, Result<Vec<OperationView>, CallError>> {
+        Box::pin(async move { self.0.list(&caller, filter).await })
+    }
+
+    fn operation_events(
+        &self,
+        caller: Arc<str>,
+        id: String,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<(Vec<EventView>, bool), CallError>> {
+        Box::pin(async move { self.0.events(&caller, &id, after, limit).await })
     }
 
     fn inspect(&self, inquiry: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>> {

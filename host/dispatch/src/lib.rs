@@ -7,10 +7,13 @@ mod dispatcher;
 mod drift;
 mod plan;
 mod provisioner;
+mod operations;
 mod settings;
+mod worker;
 
-pub use dispatcher::{DispatchConfig, Dispatcher, Readiness};
+pub use dispatcher::{Dispatcher, Readiness};
 pub use provisioner::{
-    CallError, Failed, HandleView, ObservedView, Outcome, PlanView, PlannedField, PlannedView, PluginView,
-    Provisioner,
+    CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome, PlanView,
+    PlannedField, PlannedView, PluginView, ProgressView, Provisioner, Work,
 };
+pub use worker::PluginWorker;

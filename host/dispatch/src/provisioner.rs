@@ -1,11 +1,14 @@
 //! What the HTTP side sees of the rest of the host.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde_json::Value;
 use sutler_logs::{LogLine, StreamOptions};
 use sutler_model::{
-    Action, Applied, Difference, Failure, Fault, FieldChange, Identifier, Inquiry, Pair, Presence, Request,
+    Action, Application, Applied, Difference, Failure, Fault, FieldChange, Identifier, Inquiry, Pair, Presence, Request,
     Step,
 };
 
@@ -55,9 +58,79 @@ pub struct Failed {
     pub fault_id: Option<String>,
 }
 
+/// What an apply came to within its call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    Done(Vec<Applied>),
+    /// The work goes on; `GET /operations/{id}` tells.
+    Accepted { id: String, retry_after: Duration },
+}
+
+/// An operation as its caller sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OperationView {
+    pub id: String,
+    /// `queued`, `running`, `completed`, `failed`, `cancelled`.
+    pub status: &'static str,
+    /// Whether it is being taken back.
+    pub cancelling: bool,
+    pub pair: Pair,
+    pub application: Application,
+    pub resources: Vec<Identifier>,
+    /// The caller's name for the call that made it.
+    pub request_id: String,
+    pub progress: ProgressView,
+    pub retry_after: Duration,
+    /// Once it is final.
+    pub answer: Option<Result<Vec<Applied>, Failed>>,
+    /// Milliseconds since 1970.
+    pub created: i64,
+    pub updated: i64,
+}
+
+/// Where an operation stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgressView {
+    /// Empty before the first step, and for pairs without steps.
+    pub step: String,
+    pub title: String,
+    /// Of the pair's steps, counted from 0; `None` where the step is none of them.
+    pub index: Option<usize>,
+    pub total: usize,
+    /// What the plugin says that it waits for.
+    pub message: String,
+    /// 1 for the first try of the step.
+    pub attempt: u32,
+}
+
+/// One entry of an operation's history: the event's name and its fields.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventView {
+    /// From 1, without gaps.
+    pub seq: u64,
+    pub name: &'static str,
+    pub data: Value,
+}
+
+/// Which operations a list shows; those of the caller, the newest first.
+#[derive(Debug, Clone, Default)]
+pub struct OperationFilter {
+    pub status: Option<String>,
+    pub pair: Option<Pair>,
+    pub tenant: Option<String>,
+    pub application: Option<String>,
+    pub environment: Option<String>,
+    /// Older than this one.
+    pub before: Option<String>,
+    pub limit: u32,
+}
+
 /// The call itself broke.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
+    /// 409: `request-id-reused` or `operation-running`, with the operation that is in the way.
+    #[error("{message}")]
+    Conflict { code: &'static str, operation: String, message: String, retry_after: Option<Duration> },
     /// 503: the plugin's or the host's limit of concurrent calls is reached.
     #[error("{what} is at its limit of {limit} calls at once; try again in {retry_after_seconds} s")]
     Overloaded { what: String, limit: usize, retry_after_seconds: u32 },
@@ -111,8 +184,28 @@ pub struct PluginView {
 /// The host behind the API. One implementation serves; tests of the API bring their own.
 pub trait Provisioner: Send + Sync + 'static {
     fn plan(&self, request: Request) -> BoxFuture<'_, Outcome<PlanView>>;
-    /// `plan_hash`: what the caller saw planned; the work fails `plan-stale` where it no longer holds.
-    fn apply(&self, request: Request, plan_hash: Option<String>) -> BoxFuture<'_, Outcome<Vec<Applied>>>;
+    /// `caller`: the name of the token; with the request id, what a repeat is recognised by. `plan_hash`: what the
+    /// caller saw planned; the work fails `plan-stale` where it no longer holds.
+    fn apply(
+        &self,
+        caller: Arc<str>,
+        request: Request,
+        plan_hash: Option<String>,
+    ) -> BoxFuture<'_, Outcome<Work>>;
+    fn operation(&self, caller: Arc<str>, id: String) -> BoxFuture<'_, Result<OperationView, CallError>>;
+    fn operations(
+        &self,
+        caller: Arc<str>,
+        filter: OperationFilter,
+    ) -> BoxFuture<'_, Result<Vec<OperationView>, CallError>>;
+    /// Its events after `after`, at most `limit`, and whether it is final.
+    fn operation_events(
+        &self,
+        caller: Arc<str>,
+        id: String,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<(Vec<EventView>, bool), CallError>>;
     fn inspect(&self, inquiry: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>>;
     fn logs(
         &self,

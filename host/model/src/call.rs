@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::{Application, Digest, Identifier, Kind, Pair, PluginName, hex};
+use crate::{Application, Digest, Fence, Identifier, Kind, Pair, PluginName, hex};
 
 /// What the plugin is being asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -105,11 +105,14 @@ pub struct Call {
     pub request_id: String,
     /// When the call's wall time ends; a capability's own time-out never goes beyond it.
     pub deadline: Instant,
+    /// The lease that the call runs under.
+    pub fence: Fence,
 }
 
 impl Call {
-    /// The time left, zero when it is over.
+    /// The time left, zero when it is over or when the lease is lost: no request to the outside takes longer.
     pub fn left(&self) -> std::time::Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        let now = Instant::now();
+        self.deadline.saturating_duration_since(now).min(self.fence.left_at(now))
     }
 }

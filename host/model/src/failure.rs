@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Codes that only the host may use; a plugin that answers one broke its contract.
-pub const HOST_CODES: [&str; 12] = [
+pub const HOST_CODES: [&str; 11] = [
     "pair-not-handled",
     "invalid-settings",
     "plugin-fault",
@@ -15,7 +15,6 @@ pub const HOST_CODES: [&str; 12] = [
     "deadline-exceeded",
     "cancelled",
     "attempts-used-up",
-    "needs-operations",
 ];
 
 /// Whether the code belongs to the host.

@@ -8,23 +8,21 @@ use std::time::{Duration, Instant};
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 const LOST: u64 = 0;
-const ENDLESS: u64 = u64::MAX;
 
 /// The lease under which a call runs, as its capabilities see it. All clones are the same fence. Once lost it
-/// stays lost: another host may be at work.
+/// stays lost: another host may be at work. Without a lease it is endless.
 #[derive(Clone)]
-pub struct Fence(Arc<AtomicU64>);
+pub struct Fence(Option<Arc<AtomicU64>>);
 
 impl Fence {
     /// For calls that need no lease: plan, inspect, describe.
-    pub fn endless() -> Self {
-        let _base = *BASE;
-        Self(Arc::new(AtomicU64::new(ENDLESS)))
+    pub const fn endless() -> Self {
+        Self(None)
     }
 
     /// Holds until then.
     pub fn until(until: Instant) -> Self {
-        Self(Arc::new(AtomicU64::new(nanos(until))))
+        Self(Some(Arc::new(AtomicU64::new(nanos(until)))))
     }
 
     /// How long it still holds; zero once it is lost. A request that changes something takes no longer than this.
@@ -34,23 +32,26 @@ impl Fence {
 
     /// The same, for those whose time is not the machine's.
     pub fn left_at(&self, now: Instant) -> Duration {
-        match self.0.load(Ordering::Acquire) {
+        let Some(until) = &self.0 else { return Duration::MAX };
+        match until.load(Ordering::Acquire) {
             LOST => Duration::ZERO,
-            ENDLESS => Duration::MAX,
             until => Duration::from_nanos(until.saturating_sub(nanos(now))),
         }
     }
 
     /// From now on nothing may be changed.
     pub fn lose(&self) {
-        self.0.store(LOST, Ordering::Release);
+        if let Some(until) = &self.0 {
+            until.store(LOST, Ordering::Release);
+        }
     }
 
     /// Holds until then at least, unless it is lost.
-    pub fn extend(&self, until: Instant) {
-        let until = nanos(until);
-        let _unchanged = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |was| {
-            (was != LOST && was < until).then_some(until)
+    pub fn extend(&self, to: Instant) {
+        let Some(until) = &self.0 else { return };
+        let to = nanos(to);
+        let _unchanged = until.fetch_update(Ordering::AcqRel, Ordering::Acquire, |was| {
+            (was != LOST && was < to).then_some(to)
         });
     }
 }
@@ -61,10 +62,10 @@ impl std::fmt::Debug for Fence {
     }
 }
 
-/// Never 0 or the greatest: those have meanings of their own.
+/// Never 0: that means lost.
 fn nanos(at: Instant) -> u64 {
     let n = at.saturating_duration_since(*BASE).as_nanos();
-    u64::try_from(n).unwrap_or(ENDLESS).clamp(1, ENDLESS - 1)
+    u64::try_from(n).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]

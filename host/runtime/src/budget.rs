@@ -18,6 +18,8 @@ pub(crate) enum Stop {
     HostBytes(u32),
     #[error("the time of the call ran out while waiting for {0}")]
     Dependency(&'static str),
+    #[error("its host lost the job to another one")]
+    Lease,
     #[error("it exited by itself with code {0}")]
     Exit(i32),
 }

@@ -46,7 +46,7 @@ const fn kind_of(stop: &Stop) -> FaultKind {
         Stop::Cpu(_) => FaultKind::Cpu,
         Stop::Memory(_) => FaultKind::Memory,
         Stop::HostBytes(_) => FaultKind::Output,
-        Stop::Dependency(_) => FaultKind::DependencyTimeout,
+        Stop::Dependency(_) | Stop::Lease => FaultKind::DependencyTimeout,
         Stop::Exit(_) => FaultKind::Trap,
     }
 }

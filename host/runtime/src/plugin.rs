@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sutler_logs::LogSource;
 use sutler_model::{
-    Application, Call, Checkpoint, Descriptor, Digest, Failure, Fault, FaultKind, Inquiry, Mode, Observed,
+    Application, Call, Checkpoint, Descriptor, Digest, Failure, Fault, FaultKind, Fence, Inquiry, Mode, Observed,
     Owner, Pair, PluginName, Progress, Proposal, Request, Secret, Stopped,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -83,6 +83,22 @@ pub(crate) struct Exports {
     pub(crate) locate: Option<ComponentExportIndex>,
 }
 
+/// One call of one step.
+#[derive(Debug)]
+pub struct StepCall<'a> {
+    /// `Apply` or `Cancel`.
+    pub mode: Mode,
+    /// The job's id: with the step, what the call's random bytes follow from.
+    pub job: &'a str,
+    pub request: &'a Request,
+    /// The JSON object beside the request.
+    pub context: &'a str,
+    pub at: &'a Checkpoint,
+    pub pins: &'a Pins,
+    /// The lease: once it is lost, no capability does anything.
+    pub fence: Fence,
+}
+
 /// A store with what keeps its place in the pool.
 struct Sandbox<'a> {
     store: Store<State>,
@@ -121,6 +137,7 @@ impl Plugin {
             mode,
             request_id: seed.request_id().into(),
             deadline: Instant::now() + self.limits.wall(),
+            fence: seed.fence(),
         };
         let state = State::new(
             Arc::new(call),
@@ -229,27 +246,23 @@ impl Plugin {
         }
     }
 
-    /// One call of apply or, with `Mode::Cancel`, of cancel.
+    /// One call of apply or, in `Mode::Cancel`, of cancel.
     ///
     /// # Errors
     /// `RunError` when it faults, breaks its contract, or no sandbox is free.
     pub async fn apply(
         &self,
-        mode: Mode,
-        (request, context): (&Request, &str),
-        at: &Checkpoint,
+        call: StepCall<'_>,
         grants: &Arc<GrantSet>,
-        pins: &Pins,
     ) -> Result<Result<Progress, Stopped>, RunError> {
-        let seed = Seed::Step { request: request.id.clone(), step: at.step.clone() };
+        let StepCall { mode, job, request, context, at, pins, fence } = call;
+        let seed =
+            Seed::Step { request: request.id.clone(), job: job.into(), step: at.step.clone(), fence };
         let mut sandbox = self.open(mode, owner(&request.application, &request.pair), seed, grants)?;
         sandbox.store.data_mut().pins = pins.clone();
         let (asked, at) = (convert::request_out(request, context), convert::checkpoint_out(at));
         let export = if mode == Mode::Cancel { &self.exports.cancel } else { &self.exports.apply };
-        match self
-            .run::<_, Result<p::Progress, p::Stopped>>(mode, &mut sandbox, export, (&asked, &at))
-            .await?
-        {
+        match self.run::<_, Result<p::Progress, p::Stopped>>(mode, &mut sandbox, export, (&asked, &at)).await? {
             Ok(p) => {
                 self.sized(mode, size::progress_bytes(&p))?;
                 self.checked(mode, convert::progress_in(p)).map(Ok)

@@ -99,6 +99,9 @@ impl State {
         work: impl Future<Output = Result<T, E>>,
     ) -> wasmtime::Result<Result<T, E>> {
         self.budget.spend(bytes_in).map_err(wasmtime::Error::new)?;
+        if self.call.fence.left().is_zero() {
+            return Err(wasmtime::Error::new(Stop::Lease));
+        }
         self.budget.enter(name);
         let out = work.await;
         self.budget.leave();

@@ -207,6 +207,7 @@ pub(crate) fn call(mode: Mode) -> Call {
         mode,
         request_id: "r-1".into(),
         deadline: Instant::now() + Duration::from_secs(20),
+        fence: sutler_model::Fence::endless(),
     }
 }
 
