@@ -2,6 +2,7 @@
 //! host only.
 
 use std::fs::{File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -128,6 +129,9 @@ fn make(path: &Path) -> Result<(), LedgerError> {
 }
 
 fn fill(path: &Path) -> Result<(), LedgerError> {
+    // Only the host's user reads it; SQLite gives the files beside it the same mode.
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+    file.map_err(|e| failed(path, "cannot be made", e))?;
     let mut conn = writer(path, BUSY)?;
     conn.pragma_update(None, "application_id", APPLICATION_ID).map_err(|e| told(&e))?;
     migrations::migrate(&mut conn, &path.display().to_string())?;
@@ -136,9 +140,7 @@ fn fill(path: &Path) -> Result<(), LedgerError> {
 
 /// The connection that writes.
 pub(super) fn writer(path: &Path, busy: Duration) -> Result<Connection, LedgerError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | if path.exists() { OpenFlags::empty() } else { OpenFlags::SQLITE_OPEN_CREATE };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(|e| failed(path, "cannot be opened", e))?;
     let set = || {
         conn.busy_timeout(busy)?;
