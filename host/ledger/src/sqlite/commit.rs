@@ -86,12 +86,14 @@ pub(super) fn renew(
     let now = desk.now();
     let mut statement = conn.prepare_cached(
         "UPDATE provisioning_jobs SET lease_until = ?4, queue = 1, wake = ?4 \
-         WHERE substr(id, -32) = substr(?1, -32) AND id = ?1 AND token = ?2 AND lease_holder = ?3",
+         WHERE substr(id, -32) = ?5 AND id = ?1 AND token = ?2 AND lease_holder = ?3",
     )?;
     let mut lost = Vec::new();
     for h in held {
         let until = now.plus(h.lease).0;
-        if statement.execute(params![h.id.as_str(), row::int(h.token), holder, until])? == 0 {
+        if statement.execute(params![h.id.as_str(), row::int(h.token), holder, until, row::digits(&h.id)])?
+            == 0
+        {
             lost.push(h.id.clone());
         }
     }

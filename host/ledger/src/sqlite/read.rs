@@ -31,7 +31,7 @@ pub(super) fn jobs(conn: &Connection, filter: &Filter) -> Result<Vec<Closed>, Br
         ("j.tenant = ?", filter.tenant.clone()),
         ("j.application = ?", filter.application.clone()),
         ("j.environment = ?", filter.environment.clone()),
-        ("substr(j.id, -32) < substr(?, -32)", filter.before.as_ref().map(ToString::to_string)),
+        ("substr(j.id, -32) < ?", filter.before.as_ref().map(|id| row::digits(id).to_owned())),
     ];
     let mut sql = select_closed!("WHERE 1 = 1").to_owned();
     let mut values: Vec<&dyn ToSql> = Vec::new();
@@ -54,8 +54,9 @@ pub(super) fn jobs(conn: &Connection, filter: &Filter) -> Result<Vec<Closed>, Br
 }
 
 pub(super) fn events(conn: &Connection, id: &JobId, after: u64, limit: u32) -> Result<Vec<Event>, Broken> {
-    let sql = "SELECT n FROM provisioning_jobs WHERE substr(id, -32) = substr(?1, -32) AND id = ?1";
-    let n: Option<i64> = conn.prepare_cached(sql)?.query_row([id.as_str()], |r| r.get(0)).optional()?;
+    let sql = "SELECT n FROM provisioning_jobs WHERE substr(id, -32) = ?2 AND id = ?1";
+    let n: Option<i64> =
+        conn.prepare_cached(sql)?.query_row([id.as_str(), row::digits(id)], |r| r.get(0)).optional()?;
     n.map_or(Ok(Vec::new()), |n| events_of(conn, n, after, limit))
 }
 

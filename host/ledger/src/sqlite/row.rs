@@ -183,8 +183,13 @@ pub(super) fn closed_by_n(conn: &Connection, n: i64) -> Result<Option<Closed>, B
 }
 
 pub(super) fn closed_by_id(conn: &Connection, id: &JobId) -> Result<Option<Closed>, Broken> {
-    let sql = select_closed!("WHERE substr(j.id, -32) = substr(?1, -32) AND j.id = ?1");
-    one(conn.prepare_cached(sql)?, [id.as_str()], closed)
+    let sql = select_closed!("WHERE substr(j.id, -32) = ?2 AND j.id = ?1");
+    one(conn.prepare_cached(sql)?, [id.as_str(), digits(id)], closed)
+}
+
+/// What an id is indexed by.
+pub(super) fn digits(id: &JobId) -> &str {
+    id.as_str().rsplit('_').next().unwrap_or_default()
 }
 
 pub(super) fn id_of(conn: &Connection, n: i64) -> Result<Option<JobId>, Broken> {

@@ -242,3 +242,49 @@ fn unavailable(e: LedgerError) -> LedgerError {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::desk::Time;
+    use super::*;
+    use crate::{Clock, Millis};
+
+    #[tokio::test]
+    async fn a_refused_piece_leaves_nothing_and_the_others_of_its_commit_stay() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE t (n INTEGER PRIMARY KEY)").unwrap();
+        let opener: Opener = Box::new(|| Err(LedgerError::Open("not again".into())));
+        let time = Arc::new(Time::new(Clock::from_fn(|| Millis(0)), Millis(0)));
+        let writer = Writer::start(conn, opener, Desk::new(time), Arc::default()).unwrap();
+        // The first piece holds the writer until all the others are queued, so that they share a commit.
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let first = writer.run(move |_, _| {
+            let _ = wait.recv();
+            Ok(0)
+        });
+        let insert = |n: i64| {
+            writer.run(move |conn, _| {
+                conn.execute("INSERT INTO t VALUES (?1)", [n])?;
+                if n % 2 == 0 { Err(LedgerError::Unreadable("no".into()).into()) } else { Ok(n) }
+            })
+        };
+        let others = async {
+            let all = futures::future::join_all((1..=9).map(insert));
+            futures::pin_mut!(all);
+            // One look at each queues it.
+            assert!(futures::poll!(&mut all).is_pending());
+            go.send(()).unwrap();
+            all.await
+        };
+        let (_, got) = tokio::join!(first, others);
+        for (n, got) in (1..).zip(got) {
+            assert_eq!(got.is_ok(), n % 2 == 1, "{n}: {got:?}");
+        }
+        let all = |conn: &Connection, _: &mut Desk| {
+            let mut statement = conn.prepare("SELECT n FROM t ORDER BY n")?;
+            let all = statement.query_map([], |r| r.get(0))?;
+            Ok(all.collect::<Result<Vec<i64>, _>>()?)
+        };
+        assert_eq!(writer.run(all).await.unwrap(), [1, 3, 5, 7, 9]);
+    }
+}

@@ -114,8 +114,13 @@ async fn everything_is_there_after_a_restart() {
 
 #[tokio::test]
 async fn nothing_sealed_is_readable_in_the_files() {
+    use std::os::unix::fs::PermissionsExt as _;
     let rig = rig().await;
     let job = held().create(&*rig.ledger).await;
+    for file in ["ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.key"] {
+        let mode = std::fs::metadata(rig.folder.path().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
     let saved = rig.ledger.commit(save(&job, "{\"state\":\"only-the-state-knows\"}")).await.unwrap();
     let done = rig.ledger.commit(answer(&saved, "{\"password\":\"only-the-caller-knows\"}")).await.unwrap();
     assert!(done.request.contains(SECRET) && done.answer.unwrap().contains("only-the-caller-knows"));
