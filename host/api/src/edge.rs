@@ -21,10 +21,13 @@ use crate::state::Api;
 use crate::trace::Trace;
 
 /// Every route's template: what logs and metrics say, so that no path of a client becomes a label.
-pub(crate) const ROUTES: [&str; 13] = [
+pub(crate) const ROUTES: [&str; 16] = [
     "/plan",
     "/apply",
     "/inspect",
+    "/operations",
+    "/operations/{id}",
+    "/operations/{id}/events",
     "/handles",
     "/logs",
     "/healthz",
@@ -106,10 +109,12 @@ fn admit(api: &Api, route: &str) -> Result<Option<OwnedSemaphorePermit>, Refusal
         })
     };
     match route {
-        "/plan" | "/apply" | "/inspect" | "/handles" => {
+        "/plan" | "/apply" | "/inspect" | "/handles" | "/operations" | "/operations/{id}" => {
             take(&api.inner.requests, "requests", api.inner.config.max_concurrent_requests)
         }
-        "/logs" => take(&api.inner.streams, "log streams", api.inner.config.max_log_streams),
+        "/logs" | "/operations/{id}/events" => {
+            take(&api.inner.streams, "streams", api.inner.config.max_log_streams)
+        }
         _ => Ok(None),
     }
 }

@@ -19,6 +19,16 @@ pub(crate) struct CallerOf {
 }
 
 impl CallerOf {
+    /// The name that its token has.
+    pub(crate) fn name(&self) -> Arc<str> {
+        self.caller.name.clone()
+    }
+
+    /// Where the caller's routes begin: empty, or `/instances/NAME`.
+    pub(crate) fn prefix(&self) -> String {
+        self.instance.as_ref().map_or_else(String::new, |i| format!("/instances/{i}"))
+    }
+
     /// Fills in the route's instance, and asks whether the caller may act for this application.
     ///
     /// # Errors

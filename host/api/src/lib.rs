@@ -12,6 +12,7 @@ mod health;
 mod in_flight;
 mod logs;
 mod openapi;
+mod operations;
 mod refusal;
 mod registration;
 mod request;

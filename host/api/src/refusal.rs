@@ -10,6 +10,7 @@ use sutler_dispatch::CallError;
 use utoipa::ToSchema;
 
 use crate::answer::json;
+use crate::operations;
 
 /// The body of every answer to a call that broke.
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,6 +29,9 @@ struct ErrorDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "/changes/0/action")]
     path: Option<String>,
+    /// The operation that is in the way.
+    #[serde(rename = "operationId", skip_serializing_if = "Option::is_none")]
+    operation_id: Option<String>,
 }
 
 #[derive(Debug)]
@@ -47,7 +51,7 @@ impl Refusal {
         code: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Self {
-        let body = ErrorDetail { code: code.into(), message: message.into(), path: None };
+        let body = ErrorDetail { code: code.into(), message: message.into(), path: None, operation_id: None };
         Self(Box::new(Parts { status, body, header: None, close: false }))
     }
 
@@ -83,6 +87,11 @@ impl Refusal {
 
     pub(crate) fn at(mut self, path: impl Into<String>) -> Self {
         self.0.body.path = Some(path.into());
+        self
+    }
+
+    pub(crate) fn about(mut self, operation: impl Into<String>) -> Self {
+        self.0.body.operation_id = Some(operation.into());
         self
     }
 
@@ -139,6 +148,13 @@ impl From<CallError> for Refusal {
     fn from(error: CallError) -> Self {
         let message = error.to_string();
         match error {
+            CallError::Conflict { code, operation, retry_after, .. } => {
+                let refusal = Self::new(StatusCode::CONFLICT, code, message).about(operation);
+                match retry_after {
+                    Some(d) => refusal.with(header::RETRY_AFTER, operations::seconds(d).into()),
+                    None => refusal,
+                }
+            }
             CallError::Overloaded { retry_after_seconds, .. } => {
                 Self::unavailable("overloaded", message, retry_after_seconds.max(1))
             }

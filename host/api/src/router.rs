@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 
 use crate::refusal::Refusal;
 use crate::state::Api;
-use crate::{admin, edge, health, logs, openapi, work};
+use crate::{admin, edge, health, logs, openapi, operations, work};
 
 /// Where the routes of one instance begin.
 pub(crate) const INSTANCE: &str = "/instances/{instance}";
@@ -23,6 +23,9 @@ pub fn router(api: &Api) -> Router {
         .routes(routes!(work::plan))
         .routes(routes!(work::apply))
         .routes(routes!(work::inspect))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::one))
+        .routes(routes!(operations::events))
         .routes(routes!(health::handles))
         .routes(routes!(logs::logs))
         .split_for_parts();

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use sutler_access::Access;
 use sutler_api::{Api, ApiConfig, Server, ServerOptions, router};
 use sutler_catalog::{Catalog, CatalogConfig};
-use sutler_dispatch::{DispatchConfig, Dispatcher, Provisioner as _};
+use sutler_dispatch::{Dispatcher, PluginWorker, Provisioner as _};
+use sutler_jobs::{Operations, OperationsConfig};
+use sutler_ledger::{Clock, Ledger, Memory, Millis};
 use sutler_model::{Action, Application, Change, Identifier, Request, RequestId};
 use sutler_runtime::{Capabilities, CompileCache, Engine, EngineConfig, Runtime, WasiPolicy};
 use sutler_testkit::guest;
@@ -61,7 +63,11 @@ async fn dispatcher(folder: &std::path::Path) -> Result<Dispatcher> {
         "the plugin was not loaded: {:?}",
         snapshot.files.values().map(|f| &f.reason).collect::<Vec<_>>()
     );
-    Ok(Dispatcher::new(catalog, DispatchConfig::default(), None, [7; 32], vec![]))
+    let catalog = Arc::new(catalog);
+    let ledger: Arc<dyn Ledger> = Arc::new(Memory::new(Clock::steady(Millis(0))));
+    let worker = Arc::new(PluginWorker::new(catalog.clone(), ledger.clone()));
+    let operations = Operations::new(ledger.clone(), worker, &OperationsConfig::default(), "bench")?;
+    Ok(Dispatcher::new(catalog, operations, ledger, None, [7; 32], vec![]))
 }
 
 async fn serve(app: Router) -> Result<SocketAddr> {

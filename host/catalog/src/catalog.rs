@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use futures::stream::{self, StreamExt};
 use bytes::Bytes;
+use futures::stream::{self, StreamExt};
 use sutler_model::{Digest, Pair, PluginName};
 use sutler_runtime::{PluginSettings, RunError, Runtime};
 use tokio::sync::Mutex;
@@ -156,8 +156,8 @@ impl Catalog {
             secrets.insert(name.clone(), source.read().map_err(|e| format!("secret {name}: {e}"))?);
         }
         let limits = config.limits.clone();
-        let config = serde_json::to_string(&config.config)
-            .map_err(|e| format!("its config has no JSON form: {e}"))?;
+        let config =
+            serde_json::to_string(&config.config).map_err(|e| format!("its config has no JSON form: {e}"))?;
         let max = self.runtime.engine().config().max_memory_mib;
         limits.check(max).map_err(|e| format!("limits: {e}"))?;
         let (runtime, bytes) = (self.runtime.clone(), wasm.clone());

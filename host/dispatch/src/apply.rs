@@ -16,14 +16,14 @@ pub(crate) fn ran(
     (phase, at): (Phase, &Checkpoint),
     result: Result<Result<Progress, Stopped>, RunError>,
 ) -> (Ran, Option<Fault>) {
-        let faulted = |fault: Fault| {
+    let faulted = |fault: Fault| {
         // What was reached before the call stays in the ledger; so does the state.
-        let stopped = Stopped { failure: crate::answers::failure(&fault), applied: vec![], state: at.state.clone() };
+        let stopped =
+            Stopped { failure: crate::answers::failure(&fault), applied: vec![], state: at.state.clone() };
         (Ran::Stopped(stopped, Some(fault.id.clone())), Some(fault))
     };
-    let broke = |text: String| {
-        faulted(entry.plugin.fault(mode(phase), sutler_model::FaultKind::Contract, text))
-    };
+    let broke =
+        |text: String| faulted(entry.plugin.fault(mode(phase), sutler_model::FaultKind::Contract, text));
     match result {
         Err(RunError::Overloaded { .. }) => (Ran::NoRoom, None),
         Err(RunError::Fault(f)) => faulted(*f),
@@ -35,10 +35,12 @@ pub(crate) fn ran(
             Ok(()) => (Ran::Progress(Progress::Next(n)), None),
             Err(text) => broke(text),
         },
-        Ok(Ok(Progress::Done(applied))) if phase == Phase::Forward => match done(pair, &asked.request, &applied) {
-            Err(text) => broke(text),
-            Ok(()) => (finished(pair, &asked.planned, applied, at), None),
-        },
+        Ok(Ok(Progress::Done(applied))) if phase == Phase::Forward => {
+            match done(pair, &asked.request, &applied) {
+                Err(text) => broke(text),
+                Ok(()) => (finished(pair, &asked.planned, applied, at), None),
+            }
+        }
         Ok(Ok(progress)) => (Ran::Progress(progress), None),
     }
 }

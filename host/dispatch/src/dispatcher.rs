@@ -13,16 +13,16 @@ use sutler_jobs::{Asked, New, Operations};
 use sutler_ledger::Ledger;
 use sutler_logs::{LogLine, Logs, StreamOptions};
 use sutler_model::{
-    Action, Call, Failure, Fault, FaultKind, Identifier, Inquiry, Known, Mode, Observed, Owner,
-    Pair, Proposal, Request,
+    Action, Call, Failure, Fault, FaultKind, Identifier, Inquiry, Known, Mode, Observed, Owner, Pair,
+    Proposal, Request,
 };
 use sutler_runtime::Pins;
 
-use crate::provisioner::{
-    CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome, PlanView,
-    PluginView, Provisioner, Work,
-};
 use crate::operations::{self, KeptPlugins};
+use crate::provisioner::{
+    CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
+    PlanView, PluginView, Provisioner, Work,
+};
 use crate::{answers, drift, plan, settings, worker};
 
 /// Says what a part of the host is not ready for, in words.

@@ -5,15 +5,15 @@ mod answers;
 mod apply;
 mod dispatcher;
 mod drift;
+mod operations;
 mod plan;
 mod provisioner;
-mod operations;
 mod settings;
 mod worker;
 
 pub use dispatcher::{Dispatcher, Readiness};
 pub use provisioner::{
-    CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome, PlanView,
-    PlannedField, PlannedView, PluginView, ProgressView, Provisioner, Work,
+    CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
+    PlanView, PlannedField, PlannedView, PluginView, ProgressView, Provisioner, Work,
 };
 pub use worker::PluginWorker;

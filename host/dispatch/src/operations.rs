@@ -12,9 +12,7 @@ use sutler_ledger::{Filter, JobId, Ledger, LedgerError};
 use sutler_model::{Digest, Request, canonical_into};
 
 use crate::dispatcher::Inner;
-use crate::provisioner::{
-    CallError, EventView, Failed, OperationFilter, OperationView, Outcome, ProgressView, Work,
-};
+use crate::provisioner::{CallError, EventView, Failed, OperationFilter, OperationView, ProgressView, Work};
 
 /// HMAC over what a body asks, whatever its spelling. The request's id is the key beside it and not in it.
 pub(crate) fn body_hash(request: &Request, plan_hash: Option<&str>, key: &[u8; 32]) -> [u8; 32] {
@@ -126,7 +124,8 @@ impl Inner {
     fn view(&self, o: Operation) -> OperationView {
         let standing = &o.job.standing;
         let snapshot = self.catalog.snapshot();
-        let steps = snapshot.get(&o.job.pair).and_then(|e| e.pairs.get(&o.job.pair)).map(|p| p.steps.as_slice());
+        let steps =
+            snapshot.get(&o.job.pair).and_then(|e| e.pairs.get(&o.job.pair)).map(|p| p.steps.as_slice());
         let steps = steps.unwrap_or_default();
         // Before its first step, a job stands at the pair's first one.
         let step = if standing.step.is_empty() { steps.first() } else { None };

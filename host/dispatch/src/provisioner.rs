@@ -8,8 +8,8 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 use sutler_logs::{LogLine, StreamOptions};
 use sutler_model::{
-    Action, Application, Applied, Difference, Failure, Fault, FieldChange, Identifier, Inquiry, Pair, Presence, Request,
-    Step,
+    Action, Application, Applied, Difference, Failure, Fault, FieldChange, Identifier, Inquiry, Pair,
+    Presence, Request, Step,
 };
 
 /// A planned change as the caller sees it.
@@ -63,7 +63,10 @@ pub struct Failed {
 pub enum Work {
     Done(Vec<Applied>),
     /// The work goes on; `GET /operations/{id}` tells.
-    Accepted { id: String, retry_after: Duration },
+    Accepted {
+        id: String,
+        retry_after: Duration,
+    },
 }
 
 /// An operation as its caller sees it.

@@ -65,7 +65,10 @@ impl PluginWorker {
             Err(why) => return Ran::CannotRun(why),
         };
         let Some(pair) = entry.pairs.get(&job.pair) else {
-            return Ran::CannotRun(format!("plugin {} {} does not handle {}", job.plugin, job.digest, job.pair));
+            return Ran::CannotRun(format!(
+                "plugin {} {} does not handle {}",
+                job.plugin, job.digest, job.pair
+            ));
         };
         let pins = match pins_in(&asked.pins) {
             Ok(p) => p,

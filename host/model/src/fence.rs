@@ -50,9 +50,8 @@ impl Fence {
     pub fn extend(&self, to: Instant) {
         let Some(until) = &self.0 else { return };
         let to = nanos(to);
-        let _unchanged = until.fetch_update(Ordering::AcqRel, Ordering::Acquire, |was| {
-            (was != LOST && was < to).then_some(to)
-        });
+        let _unchanged = until
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |was| (was != LOST && was < to).then_some(to));
     }
 }
 

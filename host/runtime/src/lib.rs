@@ -23,5 +23,5 @@ pub use engine::{Engine, EngineConfig, EngineError};
 pub use helm_engine::HelmEngine;
 pub use limits::Limits;
 pub use loader::{LoadError, Runtime, WasiPolicy};
-pub use plugin::{Plugin, PluginSettings, StepCall, RunError};
+pub use plugin::{Plugin, PluginSettings, RunError, StepCall};
 pub use sandbox::{Capabilities, GrantSet, Pins};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use sutler_logs::LogSource;
 use sutler_model::{
-    Application, Call, Checkpoint, Descriptor, Digest, Failure, Fault, FaultKind, Fence, Inquiry, Mode, Observed,
-    Owner, Pair, PluginName, Progress, Proposal, Request, Secret, Stopped,
+    Application, Call, Checkpoint, Descriptor, Digest, Failure, Fault, FaultKind, Fence, Inquiry, Mode,
+    Observed, Owner, Pair, PluginName, Progress, Proposal, Request, Secret, Stopped,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Lower};
@@ -256,13 +256,15 @@ impl Plugin {
         grants: &Arc<GrantSet>,
     ) -> Result<Result<Progress, Stopped>, RunError> {
         let StepCall { mode, job, request, context, at, pins, fence } = call;
-        let seed =
-            Seed::Step { request: request.id.clone(), job: job.into(), step: at.step.clone(), fence };
+        let seed = Seed::Step { request: request.id.clone(), job: job.into(), step: at.step.clone(), fence };
         let mut sandbox = self.open(mode, owner(&request.application, &request.pair), seed, grants)?;
         sandbox.store.data_mut().pins = pins.clone();
         let (asked, at) = (convert::request_out(request, context), convert::checkpoint_out(at));
         let export = if mode == Mode::Cancel { &self.exports.cancel } else { &self.exports.apply };
-        match self.run::<_, Result<p::Progress, p::Stopped>>(mode, &mut sandbox, export, (&asked, &at)).await? {
+        match self
+            .run::<_, Result<p::Progress, p::Stopped>>(mode, &mut sandbox, export, (&asked, &at))
+            .await?
+        {
             Ok(p) => {
                 self.sized(mode, size::progress_bytes(&p))?;
                 self.checked(mode, convert::progress_in(p)).map(Ok)

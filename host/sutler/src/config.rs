@@ -12,10 +12,12 @@ use serde::Deserialize;
 use sutler_access::AccessConfig;
 use sutler_api::{ApiConfig, RegisterConfig, TlsConfig};
 use sutler_catalog::{CatalogConfig, PluginConfig, ScopeConfig};
-use sutler_dispatch::DispatchConfig;
 use sutler_helm::{HelmConfig, RegistryConfig};
+use sutler_jobs::OperationsConfig;
 use sutler_kubernetes::ClustersConfig;
 use sutler_runtime::{EngineConfig, WasiPolicy};
+
+use crate::ledger::LedgerConfig;
 
 /// Environment variables that override keys: `SUTLER__SERVER__LISTEN` is `server.listen`.
 pub(crate) const ENV_PREFIX: &str = "SUTLER__";
@@ -42,8 +44,10 @@ pub(crate) struct Config {
     pub(crate) tenants: BTreeMap<String, ScopeConfig>,
     /// The most that plugins may do for one instance of the control plane.
     pub(crate) instances: BTreeMap<String, ScopeConfig>,
-    /// How calls are carried out.
-    pub(crate) dispatch: DispatchConfig,
+    /// How applies are carried out: time within the call, leases, attempts, limits.
+    pub(crate) operations: OperationsConfig,
+    /// Where jobs are kept.
+    pub(crate) ledger: LedgerConfig,
     /// The sandboxes' engine.
     pub(crate) runtime: EngineConfig,
     /// What plugins may be like at all.

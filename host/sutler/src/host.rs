@@ -8,15 +8,18 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sutler_catalog::{Catalog, CatalogConfig, Snapshot};
 use sutler_dispatch::{
-    CallError, Dispatcher, HandleView, ObservedView, Outcome, PlanView, PluginView, Provisioner, Readiness,
+    CallError, Dispatcher, EventView, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
+    PlanView, PluginView, PluginWorker, Provisioner, Readiness, Work,
 };
 use sutler_helm::{Helm, TemplateEngine};
+use sutler_jobs::Operations;
 use sutler_kubernetes::{Clusters, Kubernetes};
 use sutler_logs::{LogLine, Logs, StreamOptions};
-use sutler_model::{Applied, Fault, Inquiry, Pair, Request};
+use sutler_model::{Fault, Inquiry, Pair, Request};
 use sutler_runtime::{Capabilities, CompileCache, Engine, HelmEngine, Runtime};
 
 use crate::config::Config;
+use crate::ledger::Opened;
 
 /// Helm's engine, zstd; empty where the build had none.
 static HELM_ENGINE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/helm-engine.wasm.zst"));
@@ -36,7 +39,7 @@ pub(crate) fn bare_runtime(config: &Config) -> anyhow::Result<(Arc<Runtime>, Com
 }
 
 /// Connects capabilities and makes the dispatcher; no plugin is loaded yet.
-pub(crate) async fn build(config: &Config, catalog: CatalogConfig) -> anyhow::Result<Host> {
+pub(crate) async fn build(config: &Config, catalog: CatalogConfig, opened: Opened) -> anyhow::Result<Host> {
     let cache = CompileCache::open(&config.cache.folder().join("compiled"))?;
     let engine = Engine::new(config.runtime.clone())?;
     let helm_engine = HelmEngine::start(engine.clone(), cache.clone(), HELM_ENGINE);
@@ -51,10 +54,20 @@ pub(crate) async fn build(config: &Config, catalog: CatalogConfig) -> anyhow::Re
         config.instances.clone(),
         config.tenants.clone(),
     );
+    let catalog = Arc::new(catalog);
+    let Opened { ledger, hash_key } = opened;
+    let worker = Arc::new(PluginWorker::new(catalog.clone(), ledger.clone()));
+    let operations = Operations::new(ledger.clone(), worker, &config.operations, &holder())?;
     let readiness = vec![engine_readiness(helm_engine)];
-    let dispatcher =
-        Dispatcher::new(catalog, config.dispatch.clone(), logs, cache.derived_key("plan-hash"), readiness);
+    let dispatcher = Dispatcher::new(catalog, operations, ledger, logs, hash_key, readiness);
     Ok(Host { dispatcher, runtime })
+}
+
+/// A name for this start of this host: no other has or had it.
+fn holder() -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let machine = if machine.trim().is_empty() { "host" } else { machine.trim() };
+    format!("{machine}/{}/{}", std::process::id(), uuid::Uuid::new_v4().simple())
 }
 
 async fn capabilities(config: &Config, engine: Arc<HelmEngine>) -> anyhow::Result<Capabilities> {
@@ -104,7 +117,26 @@ impl Provisioner for Nobody {
     fn plan(&self, _: Request) -> BoxFuture<'_, Outcome<PlanView>> {
         Box::pin(async { Err(CallError::Stopping) })
     }
-    fn apply(&self, _: Request, _: Option<String>) -> BoxFuture<'_, Outcome<Vec<Applied>>> {
+    fn apply(&self, _: Arc<str>, _: Request, _: Option<String>) -> BoxFuture<'_, Outcome<Work>> {
+        Box::pin(async { Err(CallError::Stopping) })
+    }
+    fn operation(&self, _: Arc<str>, _: String) -> BoxFuture<'_, Result<OperationView, CallError>> {
+        Box::pin(async { Err(CallError::Stopping) })
+    }
+    fn operations(
+        &self,
+        _: Arc<str>,
+        _: OperationFilter,
+    ) -> BoxFuture<'_, Result<Vec<OperationView>, CallError>> {
+        Box::pin(async { Err(CallError::Stopping) })
+    }
+    fn operation_events(
+        &self,
+        _: Arc<str>,
+        _: String,
+        _: u64,
+        _: u32,
+    ) -> BoxFuture<'_, Result<(Vec<EventView>, bool), CallError>> {
         Box::pin(async { Err(CallError::Stopping) })
     }
     fn inspect(&self, _: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>> {

@@ -60,7 +60,12 @@ impl SutlerProcess {
         std::fs::write(&file, config).expect("a configuration file in the temporary folder");
         let out = std::fs::File::create(&log).expect("a log file in the temporary folder");
         let errors = out.try_clone().expect("a second handle of the log file");
-        let mut child = Command::new(sutler_binary())
+        let mut command = Command::new(sutler_binary());
+        // A ledger of its own, unless the test brings one.
+        if !config.contains("[ledger]") {
+            command.env("SUTLER__LEDGER__PATH", folder.0.join("ledger.db"));
+        }
+        let mut child = command
             .args(["serve", "--config"])
             .arg(&file)
             .envs(env.iter().copied())

@@ -58,6 +58,31 @@ impl Caller {
         self.send(Method::POST, path, "application/json", Some(body.to_string())).await
     }
 
+    /// `POST /apply`, and where it is answered 202, its operation's final answer.
+    ///
+    /// # Panics
+    /// When the operation does not end in time.
+    #[expect(clippy::panic, reason = "the test has failed")]
+    pub async fn apply(&self, body: &Value) -> Answered {
+        let first = self.post("/apply", body).await;
+        let (202, Some(id)) = (first.status, first.json["operationId"].as_str()) else { return first };
+        let end = std::time::Instant::now() + Duration::from_secs(300);
+        loop {
+            let mut now = self.get(&format!("/operations/{id}")).await;
+            if now.status != 200 || now.json["status"] == "done" {
+                if let Some(answer) = now.json.as_object_mut() {
+                    answer.remove("operationId");
+                    answer.remove("status");
+                }
+                return now;
+            }
+            if std::time::Instant::now() > end {
+                panic!("operation {id} did not end: {}", now.text);
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// Any call. An empty content type is left out.
     ///
     /// # Panics
@@ -93,6 +118,14 @@ impl Caller {
             Err(e) => panic!("{method} {url} had no answer: {e:?}"),
         }
     }
+}
+
+/// The same body as another call: under a new request id.
+#[must_use]
+pub fn renewed(body: &Value) -> Value {
+    let mut body = body.clone();
+    body["requestId"] = format!("r-{}", uuid::Uuid::new_v4()).into();
+    body
 }
 
 /// Builds the body of a plan, apply or inspect call.

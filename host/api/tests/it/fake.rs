@@ -13,13 +13,13 @@ use serde_json::json;
 use sutler_access::{Access, AccessConfig, CallerConfig, OperatorConfig, hash_token};
 use sutler_api::{Api, ApiConfig};
 use sutler_dispatch::{
-    CallError, Failed, HandleView, ObservedView, Outcome, PlanView, PlannedField, PlannedView, PluginView,
-    Provisioner,
+    CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
+    PlanView, PlannedField, PlannedView, PluginView, ProgressView, Provisioner, Work,
 };
 use sutler_logs::{LogLine, StreamOptions};
 use sutler_model::{
-    Action, Applied, Difference, DifferenceClass, Failure, Fault, FaultKind, FieldChange, Identifier,
-    Inquiry, Pair, Presence, Request, Step,
+    Action, Application, Applied, Difference, DifferenceClass, Failure, Fault, FaultKind, FieldChange,
+    Identifier, Inquiry, Pair, Presence, Request, Step,
 };
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
@@ -29,6 +29,7 @@ pub(crate) struct Fake {
     pub(crate) plans: Mutex<Vec<Request>>,
     pub(crate) inquiries: Mutex<Vec<(Inquiry, StreamOptions)>>,
     pub(crate) lost: Mutex<Vec<Pair>>,
+    pub(crate) filters: Mutex<Vec<OperationFilter>>,
     pub(crate) not_ready: Mutex<Vec<String>>,
     pub(crate) pairs: Mutex<Vec<Pair>>,
     /// Lets go of requests named `slow`.
@@ -83,6 +84,37 @@ impl Fake {
     }
 }
 
+pub(crate) const OPERATION: &str = "op_0190a000000070008000000000000000";
+
+fn operation(caller: &str, answer: Option<Result<Vec<Applied>, Failed>>) -> OperationView {
+    OperationView {
+        id: OPERATION.into(),
+        status: if answer.is_some() { "completed" } else { "running" },
+        cancelling: false,
+        pair: "deployment/ksml".parse().unwrap(),
+        application: Application {
+            id: id("orders"),
+            environment: id("prod"),
+            tenant: Some(id("acme")),
+            instance: None,
+        },
+        resources: vec![id("main")],
+        request_id: caller.into(),
+        progress: ProgressView {
+            step: "install".into(),
+            title: "Install the chart".into(),
+            index: Some(1),
+            total: 2,
+            message: "2 of 3 pods are ready".into(),
+            attempt: 1,
+        },
+        retry_after: Duration::from_millis(1_500),
+        answer,
+        created: 1_767_225_600_000,
+        updated: 1_767_225_601_500,
+    }
+}
+
 fn outcome<T>(obeyed: Result<(), Result<Failed, CallError>>, value: impl FnOnce() -> T) -> Outcome<T> {
     match obeyed {
         Ok(()) => Ok(Ok(value())),
@@ -114,8 +146,29 @@ impl Provisioner for Fake {
             })
         })
     }
-    fn apply(&self, request: Request, plan_hash: Option<String>) -> BoxFuture<'_, Outcome<Vec<Applied>>> {
+    fn apply(
+        &self,
+        caller: Arc<str>,
+        request: Request,
+        plan_hash: Option<String>,
+    ) -> BoxFuture<'_, Outcome<Work>> {
         Box::pin(async move {
+            match request.id.as_str() {
+                "long" => {
+                    let retry_after = Duration::from_millis(1_500);
+                    return Ok(Ok(Work::Accepted { id: OPERATION.into(), retry_after }));
+                }
+                "reused" | "busy" => {
+                    let busy = request.id.as_str() == "busy";
+                    return Err(CallError::Conflict {
+                        code: if busy { "operation-running" } else { "request-id-reused" },
+                        operation: OPERATION.into(),
+                        message: format!("asked by {caller}"),
+                        retry_after: busy.then_some(Duration::from_secs(1)),
+                    });
+                }
+                _ => {}
+            }
             let obeyed = self.obey(request.id.as_str()).await;
             self.applied.notify_one();
             if plan_hash.as_deref() == Some("old") {
@@ -125,7 +178,41 @@ impl Provisioner for Fake {
                     fault_id: None,
                 }));
             }
-            outcome(obeyed, applied)
+            outcome(obeyed, || Work::Done(applied()))
+        })
+    }
+    fn operation(&self, caller: Arc<str>, id: String) -> BoxFuture<'_, Result<OperationView, CallError>> {
+        Box::pin(async move {
+            match id.as_str() {
+                OPERATION => Ok(operation(&caller, None)),
+                "op_done" => Ok(operation(&caller, Some(Ok(applied())))),
+                _ => Err(CallError::NotFound(format!("there is no operation {id}"))),
+            }
+        })
+    }
+    fn operations(
+        &self,
+        caller: Arc<str>,
+        filter: OperationFilter,
+    ) -> BoxFuture<'_, Result<Vec<OperationView>, CallError>> {
+        let page = filter.limit.min(2) as usize;
+        self.filters.lock().unwrap().push(filter);
+        Box::pin(async move { Ok(vec![operation(&caller, None); page]) })
+    }
+    fn operation_events(
+        &self,
+        _: Arc<str>,
+        id: String,
+        after: u64,
+        _: u32,
+    ) -> BoxFuture<'_, Result<(Vec<EventView>, bool), CallError>> {
+        Box::pin(async move {
+            if id != OPERATION {
+                return Err(CallError::NotFound(format!("there is no operation {id}")));
+            }
+            let event = |seq, name| EventView { seq, name, data: json!({"seq": seq, "event": name}) };
+            let all = [event(1, "submitted"), event(2, "claimed"), event(3, "completed")];
+            Ok((all.into_iter().filter(|e| e.seq > after).collect(), true))
         })
     }
     fn inspect(&self, inquiry: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>> {

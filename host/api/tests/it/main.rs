@@ -12,6 +12,7 @@ mod bodies;
 mod fake;
 mod logs;
 mod openapi;
+mod operations;
 mod registration;
 mod serving;
 mod telemetry;

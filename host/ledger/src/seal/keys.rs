@@ -52,6 +52,20 @@ impl Keys {
         Ok(Self { ring: Arc::new(RwLock::new(ring)), path: Arc::new(path.to_owned()) })
     }
 
+    /// A key for hashes that all hosts of one ledger make alike. It hangs on the first key by name, so that keys
+    /// that are added do not change it.
+    pub fn derived(&self, label: &str) -> [u8; 32] {
+        use sha2::Digest as _;
+        let first = self.ring().keys.values().next().copied().unwrap_or_default();
+        // The label is the project's own word and the key of fixed length, so their sequence is unambiguous.
+        sha2::Sha256::new()
+            .chain_update(first)
+            .chain_update(b"/derived/")
+            .chain_update(label)
+            .finalize()
+            .into()
+    }
+
     /// Reads a key file, or makes one where there is neither a key file nor a ledger yet. Beside an existing ledger
     /// a new key would only hide that the right one is lost.
     ///

@@ -15,6 +15,7 @@ use tower::ServiceExt as _;
 
 use super::{ConfigFile, say};
 use crate::config::Config;
+use crate::ledger::Opened;
 use crate::{host, telemetry};
 
 #[derive(Debug, clap::Args)]
@@ -52,7 +53,9 @@ impl Run {
 
     async fn call(self, config: Config, body: String) -> anyhow::Result<ExitCode> {
         let folder = alone(&self.file)?;
-        let host = host::build(&config, CatalogConfig { dir: folder.path().into() }).await?;
+        let ledger = Opened::forgetful([0; 32]);
+        let host = host::build(&config, CatalogConfig { dir: folder.path().into() }, ledger).await?;
+        host.dispatcher.operations().start();
         let snapshot = host.dispatcher.catalog().reload().await.map_err(anyhow::Error::msg)?;
         if let Some(reason) = snapshot.files.values().find_map(|f| f.reason.as_ref()) {
             anyhow::bail!("{} is refused: {reason}", self.file.display());
@@ -67,14 +70,37 @@ impl Run {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::HOST, "localhost")
             .body(Body::from(body))?;
-        let answer = router(&api).oneshot(request).await?;
-        let ok = answer.status().is_success();
-        let bytes = answer.into_body().collect().await?.to_bytes();
-        let json: serde_json::Value = serde_json::from_slice(&bytes)?;
+        let (ok, mut json) = ask(&api, request).await?;
+        while let Some(id) = pending(&json) {
+            let request = Request::get(format!("/operations/{id}")).header(header::HOST, "localhost");
+            tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+            json = ask(&api, request.body(Body::empty())?).await?.1;
+            if let Some(message) = json.pointer("/progress/message").and_then(|m| m.as_str()) {
+                tracing::info!(event = "waiting", "{message}");
+            }
+        }
+        if let Some(answer) = json.as_object_mut() {
+            // A single call has no operation to be asked for later.
+            answer.remove("operationId");
+            answer.remove("status");
+        }
         say(serde_json::to_string_pretty(&json)?);
         let failed = json.get("outcome").and_then(|o| o.as_str()) == Some("failed");
         Ok(if ok && !failed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+async fn ask(api: &Api, request: Request<Body>) -> anyhow::Result<(bool, serde_json::Value)> {
+    let answer = router(api).oneshot(request).await?;
+    let ok = answer.status().is_success();
+    let bytes = answer.into_body().collect().await?.to_bytes();
+    Ok((ok, serde_json::from_slice(&bytes)?))
+}
+
+/// The operation that goes on, where the answer is not the last one.
+fn pending(json: &serde_json::Value) -> Option<String> {
+    let id = json.get("operationId").and_then(|o| o.as_str())?;
+    (json.get("status").and_then(|s| s.as_str()) != Some("done")).then(|| id.to_owned())
 }
 
 /// A folder that holds nothing but this plugin and what stands beside it.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sutler_access::Access;
 use sutler_api::{Api, Register, RegisterConfig, Server, ServerOptions, admin_router, router};
 use sutler_dispatch::Provisioner;
+use sutler_ledger::SqliteOptions;
 use tokio_util::sync::CancellationToken;
 
 use super::ConfigFile;
@@ -43,6 +44,9 @@ impl Serve {
     }
 }
 
+/// How long a call of a step may still take once the requests have ended.
+const STEP_GRACE: Duration = Duration::from_secs(2);
+
 async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let metrics = telemetry::metrics()?;
     let access = Access::new(&config.access)?;
@@ -58,9 +62,12 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
             "no caller token is configured: listening on loopback only; make one with: sutler token new"
         );
     }
-    let host = host::build(&config, config.catalog.clone()).await?;
+    let ledger = config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() })?;
+    let host = host::build(&config, config.catalog.clone(), ledger).await?;
     let snapshot = host.dispatcher.catalog().reload().await.map_err(anyhow::Error::msg)?;
     tracing::info!(event = "plugins", files = snapshot.files.len(), pairs = snapshot.pairs().len());
+    // Jobs of before go on as soon as their plugins are there.
+    host.dispatcher.operations().start();
     let provisioner: Arc<dyn Provisioner> = Arc::new(host.dispatcher.clone());
     let api = Api::new(provisioner.clone(), access, config.api.clone(), Some(metrics))?;
     let stop = CancellationToken::new();
@@ -76,13 +83,14 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         admin.run(admin_router(&api), &api, stop.clone())
     );
     let unfinished = served?.len() + operated?.len();
-    let applies = host.dispatcher.drain(Duration::from_secs(1)).await;
+    // What runs beyond is given back to the ledger, so that another host, or the next start, goes on at once.
+    let applies = host.dispatcher.operations().stop(STEP_GRACE).await;
     stop.cancel();
     if let Some(r) = registration {
         let _ = r.await;
     }
     let _ = gauges.await;
-    tracing::info!(event = "stopped", unfinished_requests = unfinished, unfinished_applies = applies);
+    tracing::info!(event = "stopped", unfinished_requests = unfinished, unfinished_jobs = applies);
     Ok(if unfinished + applies == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 

@@ -36,8 +36,8 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("unknown-step", "plan", "plugin-broke-contract"),
     ("unknown-step", "apply", "plugin-broke-contract"),
     ("next-forever", "apply", "plugin-broke-contract"),
-    ("save-forever", "apply", "needs-operations"),
-    ("wait-forever", "apply", "needs-operations"),
+    ("save-forever", "apply", "deadline-exceeded"),
+    ("wait-forever", "apply", "deadline-exceeded"),
     ("bad-state", "apply", "plugin-broke-contract"),
     ("huge-state", "apply", "plugin-fault"),
     ("empty", "plan", "plugin-broke-contract"),
@@ -70,7 +70,7 @@ fn shuffled(seed: u64) -> Vec<(&'static str, &'static str, &'static str)> {
 }
 
 async fn world() -> World {
-    let config = format!("{GRANTS}\n[dispatch]\napply-within-seconds = 2\n");
+    let config = format!("{GRANTS}\n[operations]\nattempts = 1\ndeadline-seconds = 3\n");
     Wanted::new().plugin("hostile").plugin("namespace").config(&config).start().await
 }
 

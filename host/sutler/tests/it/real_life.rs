@@ -70,7 +70,11 @@ kinds = ["Namespace"]
 
 impl Real {
     async fn ok(&self, path: &str, body: &Value) -> Value {
-        let answered = Caller::new(&self.host.url).post(path, body).await;
+        let api = Caller::new(&self.host.url);
+        let answered = match path {
+            "/apply" => api.apply(&sutler_testkit::http::renewed(body)).await,
+            _ => api.post(path, body).await,
+        };
         assert_eq!(answered.status, 200, "{}", answered.text);
         assert_ne!(
             answered.json["outcome"],

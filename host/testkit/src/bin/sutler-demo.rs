@@ -165,7 +165,7 @@ fn settings() -> Value {
 async fn life(url: &str, real: bool) -> Result<()> {
     let plan = call(url, "/plan", change("create")).await?;
     ensure!(plan["outcome"] == "planned", "the plan failed");
-    let applied = call(url, "/apply", change("create")).await?;
+    let applied = apply(url, change("create")).await?;
     ensure!(applied["outcome"] == "succeeded", "the apply failed");
     let outputs = applied["resources"][0]["outputs"].clone();
     let mut ask = change("create");
@@ -173,7 +173,7 @@ async fn life(url: &str, real: bool) -> Result<()> {
     let seen = call(url, "/inspect", ask).await?;
     ensure!(seen["outcome"] == "inspected", "the inspection failed");
     logs(url).await?;
-    let gone = call(url, "/apply", change("delete")).await?;
+    let gone = apply(url, change("delete")).await?;
     ensure!(gone["outcome"] == "succeeded", "the deletion failed");
     if !real {
         println!("\nThe cluster was an emulator: see --cluster for the same on a real one.");
@@ -201,6 +201,19 @@ async fn call(url: &str, path: &str, body: Value) -> Result<Value> {
     say(&format!("{status}"), &serde_json::to_string_pretty(&json)?);
     ensure!(status.is_success(), "POST {path} was answered {status}");
     Ok(json)
+}
+
+/// An apply; where it is accepted, its operation until it is done.
+async fn apply(url: &str, body: Value) -> Result<Value> {
+    let mut answer = call(url, "/apply", body).await?;
+    let Some(id) = answer["operationId"].as_str().map(str::to_owned) else { return Ok(answer) };
+    while answer["status"] != "done" {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let response = client().get(format!("{url}/operations/{id}")).send().await?;
+        answer = response.error_for_status()?.json().await?;
+        say(&format!("GET /operations/{id}"), &serde_json::to_string_pretty(&answer)?);
+    }
+    Ok(answer)
 }
 
 async fn logs(url: &str) -> Result<()> {

@@ -14,6 +14,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "sutler-api",
             "sutler-access",
             "sutler-dispatch",
+            "sutler-jobs",
+            "sutler-ledger",
             "sutler-catalog",
             "sutler-runtime",
             "sutler-kubernetes",
@@ -27,6 +29,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "sutler-dispatch",
         &[
+            "sutler-jobs",
+            "sutler-ledger",
             "sutler-catalog",
             "sutler-runtime",
             "sutler-kubernetes",
@@ -43,6 +47,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sutler-helm", &["sutler-kubernetes", "sutler-model"]),
     ("sutler-logs", &["sutler-kubernetes", "sutler-model"]),
     ("sutler-kubernetes", &["sutler-model"]),
+    ("sutler-jobs", &["sutler-ledger", "sutler-model"]),
+    ("sutler-ledger", &["sutler-model"]),
     ("sutler-model", &[]),
 ];
 
