@@ -119,6 +119,7 @@ struct OperationLine {
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
     /// `queued`, `running`, `completed`, `failed` or `cancelled`.
+    #[param(inline)]
     status: Option<StatusName>,
     /// Of the pair; together with `type`.
     #[param(value_type = Option<String>)]

@@ -250,7 +250,7 @@ async fn routes_and_methods() {
         {"error":{"code":"method-not-allowed","message":"this route does not take POST; the Allow header says what it takes"}}"#]]).await;
     check(get("/operations/op_1"), expect![[r#"
         404
-        {"error":{"code":"not-found","message":"there is no route /operations/op_1; GET /openapi.json lists them"}}"#]]).await;
+        {"error":{"code":"not-found","message":"there is no operation op_1"}}"#]]).await;
     check(get("/plugins"), expect![[r#"
         404
         {"error":{"code":"not-found","message":"there is no route /plugins; GET /openapi.json lists them"}}"#]]).await;

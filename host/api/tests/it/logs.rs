@@ -302,7 +302,7 @@ async fn streams_have_a_limit_of_their_own() {
     let open = send(&router, ask("&follow=true", None)).await;
     expect![[r#"
         503 retry-after: 1
-        {"error":{"code":"overloaded","message":"this host is at its limit of 1 log streams at once; try again in 1 s"}}"#]].assert_eq(&shown(send(&router, ask("", None)).await).await);
+        {"error":{"code":"overloaded","message":"this host is at its limit of 1 streams at once; try again in 1 s"}}"#]].assert_eq(&shown(send(&router, ask("", None)).await).await);
     assert_eq!(send(&router, get("/handles")).await.status(), 200);
     // The client goes away.
     drop(open);
