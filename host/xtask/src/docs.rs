@@ -49,6 +49,7 @@ fn run_block(project: &Project, block: &Block) -> Result<()> {
         .current_dir(&project.root)
         .env("PATH", path_with(&project.target.join("debug")))
         .env("SCRATCH", &scratch.0)
+        .env("XDG_STATE_HOME", scratch.0.join("state"))
         .stdin(Stdio::null())
         .output()
         .context("starting bash")?;
