@@ -1,6 +1,7 @@
 //! Figures as ratios, side by side in one run: `cargo xtask bench`. Prints a table; writes nothing.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
+mod durable;
 mod helm;
 mod load;
 mod native;
@@ -24,7 +25,12 @@ pub(crate) struct Row {
 }
 
 /// What can be measured by itself: `cargo xtask bench inside plan`.
-const SECTIONS: [&str; 4] = ["inside", "plan", "start", "render"];
+const SECTIONS: [&str; 5] = ["inside", "plan", "start", "render", "durable"];
+
+pub(crate) fn median(v: &mut [f64]) -> f64 {
+    v.sort_by(f64::total_cmp);
+    v.get(v.len() / 2).copied().unwrap_or_default()
+}
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -51,6 +57,9 @@ async fn main() -> Result<()> {
                 "no helm binary (SUTLER_REAL_HELM, or `cargo xtask cluster up` once): the rendering is not compared"
             ),
         }
+    }
+    if wants("durable") {
+        rows.push(durable::run().await?);
     }
     println!("\n{:<64} {:>12}  {:<14} met", "figure", "value", "wanted");
     for r in &rows {

@@ -21,7 +21,7 @@ use sutler_testkit::guest;
 use tokio_util::sync::CancellationToken;
 
 use crate::native::Native;
-use crate::{Row, load};
+use crate::{Row, load, median};
 
 const ROUNDS: usize = 5;
 const TIME: Duration = Duration::from_secs(2);
@@ -180,9 +180,4 @@ fn request() -> Result<Request> {
             previous_outputs: None,
         }],
     })
-}
-
-fn median(v: &mut [f64]) -> f64 {
-    v.sort_by(f64::total_cmp);
-    v.get(v.len() / 2).copied().unwrap_or_default()
 }

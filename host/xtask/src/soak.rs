@@ -17,6 +17,12 @@ pub struct SoakArgs {
     /// Runs of the fault suite, each with a seed of its own
     #[arg(long, default_value_t = 20)]
     seeds: u32,
+    /// Interleavings that the simulation of the jobs explores
+    #[arg(long, default_value_t = 10_000)]
+    simulations: u32,
+    /// Kills that the crash suite survives, each with a seed of its own
+    #[arg(long, default_value_t = 1_000)]
+    crashes: u32,
     /// First seed (default: from the clock); a failing run prints its own
     #[arg(long)]
     seed: Option<u64>,
@@ -25,6 +31,10 @@ pub struct SoakArgs {
 pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
     println!("soak: every test without a real world, property tests with {} cases", args.cases);
     tests(project, "not test(/(^|::)real_/)", &[("PROPTEST_CASES", args.cases.to_string())])?;
+    println!("soak: the jobs' simulation with {} seeds", args.simulations);
+    tests(project, "test(/simulation/)", &[("SUTLER_SIMULATION_SEEDS", args.simulations.to_string())])?;
+    println!("soak: the crash suite with {} seeds", args.crashes);
+    tests(project, "test(/crash/)", &[("SUTLER_CRASH_SEEDS", args.crashes.to_string())])?;
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     let first = args.seed.unwrap_or(clock);
     for seed in (first..).take(args.seeds as usize) {
