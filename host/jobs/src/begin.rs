@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sutler_ledger::{Begun, Happened, Job, JobId, JobKind, JobMode, LedgerError, Millis, NewJob, Standing};
+use sutler_ledger::{
+    Begun, Happened, Job, JobId, JobKind, JobMode, LedgerError, Millis, NewJob, Standing, failpoint,
+};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -56,7 +58,10 @@ async fn make(host: &Arc<Host>, new: New) -> Result<(Begin, Option<Run>), Operat
     let row = new_job(host, new, here)?;
     let id = row.job.id.clone();
     let from = Instant::now();
-    match written(host, row).await.map_err(OperationError::Ledger)? {
+    failpoint("jobs-before-begin");
+    let begun = written(host, row).await;
+    failpoint("jobs-after-begin");
+    match begun.map_err(OperationError::Ledger)? {
         Begun::Created(job) if here => running(host, job, from).await,
         // The first answer was lost.
         Begun::Repeated(job) if job.id == id && here && holds(host, &job) => running(host, job, from).await,

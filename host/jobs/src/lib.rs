@@ -22,3 +22,14 @@ pub use host::Wrap;
 pub use operations::{Answered, New, Operation, Operations, Who};
 pub use stored::{Asked, Ended, StoredError};
 pub use worker::{Ran, Worker};
+
+/// Where crash tests kill the process besides the ledger's own points: between the parts of a job's way.
+pub const FAILPOINTS: &[&str] = &[
+    "jobs-before-begin",
+    "jobs-after-begin",
+    "jobs-after-claim",
+    "jobs-before-call",
+    "jobs-after-call",
+    "jobs-before-write",
+    "jobs-after-write",
+];

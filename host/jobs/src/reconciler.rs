@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sutler_ledger::{Claim, Phase, Status};
+use sutler_ledger::{Claim, Phase, Status, failpoint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -127,6 +127,7 @@ async fn claim(host: &Arc<Host>, places: &Arc<Semaphore>, free: usize) -> Option
     };
     let taken = jobs.len();
     for job in jobs {
+        failpoint("jobs-after-claim");
         let lag = job.updated.since(job.due);
         metrics::histogram!("sutler_wake_lag_seconds").record(lag.as_secs_f64());
         tracing::debug!(event = "job-claimed", job = %job.id, token = job.token, step = %job.standing.step);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sutler_ledger::{Job, LeaseChange, Phase, Write};
+use sutler_ledger::{Job, LeaseChange, Phase, Write, failpoint};
 use sutler_model::{Checkpoint, Progress};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -109,6 +109,7 @@ impl Run {
         };
         let span = tracing::info_span!("step", job = %self.job.id, step = %s.step, attempt = s.attempt, phase = %s.phase);
         let call = self.host.worker.run(&self.job, at, &self.asked, s.phase, self.holding.fence.clone());
+        failpoint("jobs-before-call");
         let started = Instant::now();
         let did = tokio::select! {
             biased;
@@ -116,6 +117,7 @@ impl Run {
             () = self.host.dropping.cancelled() => Did::Stopped,
             ran = call.instrument(span) => Did::Ran(ran),
         };
+        failpoint("jobs-after-call");
         let labels = [("pair", self.job.pair.to_string()), ("outcome", did.name().to_owned())];
         metrics::histogram!("sutler_step_seconds", &labels).record(started.elapsed().as_secs_f64());
         if let Did::Ran(Ran::CannotRun(why)) = &did {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sutler_ledger::{Job, Ledger, LedgerError, Write};
+use sutler_ledger::{Job, Ledger, LedgerError, Write, failpoint};
 
 use crate::lease::Holding;
 
@@ -36,7 +36,10 @@ impl Pauses {
 pub(crate) async fn write(ledger: &dyn Ledger, holding: &Holding, write: &Write) -> Written {
     let mut pauses = Pauses::new();
     loop {
-        match ledger.commit(write.clone()).await {
+        failpoint("jobs-before-write");
+        let committed = ledger.commit(write.clone()).await;
+        failpoint("jobs-after-write");
+        match committed {
             Ok(job) => return Written::Done(Box::new(job)),
             Err(LedgerError::Stale(_) | LedgerError::Unknown(_)) => {
                 let Some(row) = read(ledger, holding).await else { return Written::Gone };
