@@ -52,8 +52,23 @@ impl SutlerProcess {
     ///
     /// # Panics
     /// When it does not listen.
-    #[expect(clippy::panic, clippy::expect_used, reason = "the test has failed")]
+    #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn start_unready(config: &str, env: &[(&str, &str)]) -> Self {
+        match Self::try_start(config, env).await {
+            Ok(process) => process,
+            Err(ended) => panic!("sutler ended before it listened: {ended}"),
+        }
+    }
+
+    /// As [`Self::start_unready`], for a host that may end before it listens.
+    ///
+    /// # Errors
+    /// How it ended, and its log.
+    ///
+    /// # Panics
+    /// When it neither ends nor listens.
+    #[expect(clippy::panic, clippy::expect_used, reason = "the test has failed")]
+    pub async fn try_start(config: &str, env: &[(&str, &str)]) -> Result<Self, String> {
         let folder = Folder::new();
         let file = folder.0.join("sutler.toml");
         let log = folder.0.join("sutler.log");
@@ -81,11 +96,11 @@ impl SutlerProcess {
             let (main, admin) = addresses(&lines);
             let ended = child.try_wait().expect("the state of the process");
             if let Some(status) = ended {
-                panic!("sutler ended ({status}) before it listened:\n{}", tail(&lines));
+                return Err(format!("{status}\n{}", tail(&lines)));
             }
             // The admin listener is announced beside the other one, if there is one.
             if let (Some(url), true) = (main, admin.is_some() || !config.contains("admin-listen")) {
-                return Self { url, admin_url: admin, log, child, _folder: folder };
+                return Ok(Self { url, admin_url: admin, log, child, _folder: folder });
             }
             if Instant::now() > end {
                 panic!("sutler did not listen within {PATIENCE:?}:\n{}", tail(&lines));
@@ -142,15 +157,29 @@ impl SutlerProcess {
     /// When it does not end in time.
     #[expect(clippy::panic, clippy::expect_used, reason = "the test has failed")]
     pub async fn stop(&mut self) -> ExitStatus {
-        if let Some(id) = self.child.id() {
-            // By the shell's own kill: a signal by hand would need unsafe code.
-            let sent = Command::new("sh").arg("-c").arg(format!("kill -TERM {id}")).status().await;
-            assert!(sent.is_ok_and(|s| s.success()), "SIGTERM could not be sent to process {id}");
-        }
+        self.signal("TERM").await;
         match tokio::time::timeout(PATIENCE, self.child.wait()).await {
             Ok(status) => status.expect("the end of the process"),
             Err(_) => panic!("sutler did not stop within {PATIENCE:?}:\n{}", tail(&self.log_lines())),
         }
+    }
+
+    /// Sends it a signal (`STOP`, `CONT`), unless it has ended.
+    ///
+    /// # Panics
+    /// When the signal cannot be sent.
+    pub async fn signal(&self, name: &str) {
+        if let Some(id) = self.child.id() {
+            // By the shell's own kill: a signal by hand would need unsafe code.
+            let sent = Command::new("sh").arg("-c").arg(format!("kill -{name} {id}")).status().await;
+            assert!(sent.is_ok_and(|s| s.success()), "SIG{name} could not be sent to process {id}");
+        }
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn ended(&mut self) {
+        // An error says that it has ended already.
+        let _ = self.child.wait().await;
     }
 
     /// Ends it at once (SIGKILL), as a crash does.

@@ -95,8 +95,25 @@ impl Caller {
         content_type: &str,
         body: Option<String>,
     ) -> Answered {
+        match self.try_send(method.clone(), path, content_type, body).await {
+            Ok(answered) => answered,
+            Err(e) => panic!("{method} {}{path} had no answer: {e:?}", self.base),
+        }
+    }
+
+    /// Any call of a server that may be gone. An empty content type is left out.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn try_send(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Option<String>,
+    ) -> Result<Answered, reqwest::Error> {
         let url = format!("{}{path}", self.base);
-        let mut request = self.client.request(method.clone(), &url);
+        let mut request = self.client.request(method, &url);
         if !content_type.is_empty() {
             request = request.header(http::header::CONTENT_TYPE, content_type);
         }
@@ -106,17 +123,11 @@ impl Caller {
         if let Some(body) = body {
             request = request.body(body);
         }
-        let answered = async {
-            let response = request.send().await?;
-            let (status, headers) = (response.status().as_u16(), response.headers().clone());
-            let text = response.text().await?;
-            let json = serde_json::from_str(&text).unwrap_or_default();
-            Ok::<_, reqwest::Error>(Answered { status, headers, text, json })
-        };
-        match answered.await {
-            Ok(answered) => answered,
-            Err(e) => panic!("{method} {url} had no answer: {e:?}"),
-        }
+        let response = request.send().await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await?;
+        let json = serde_json::from_str(&text).unwrap_or_default();
+        Ok(Answered { status, headers, text, json })
     }
 }
 

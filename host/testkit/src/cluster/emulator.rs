@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::logs::Logs;
 use super::pods::{Readiness, settle, settle_all};
@@ -28,6 +29,14 @@ pub enum Fault {
     Forbidden,
     /// The connection closes without an answer.
     Drop,
+    /// Never served and never answered: the request is on its way for ever.
+    Hold,
+    /// Served, and never answered.
+    HoldAnswer,
+    /// Served this much later, even when the caller is gone by then.
+    Late(Duration),
+    /// Nothing: it takes the place of a fault.
+    None,
 }
 
 /// A request as it arrived.
@@ -51,6 +60,13 @@ impl SeenRequest {
     }
 }
 
+/// What was answered, whether or not somebody was there to hear it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeenAnswer {
+    pub request: SeenRequest,
+    pub status: u16,
+}
+
 /// What the handlers share.
 pub(crate) struct Cluster {
     pub(crate) store: Arc<Store>,
@@ -58,6 +74,9 @@ pub(crate) struct Cluster {
     /// Each with what `METHOD /path` must contain to meet it.
     faults: Mutex<VecDeque<(String, Fault)>>,
     seen: Mutex<Vec<SeenRequest>>,
+    answered: Mutex<Vec<SeenAnswer>>,
+    /// How many requests were held up so far.
+    held: watch::Sender<usize>,
     denied: Mutex<BTreeSet<(String, String)>>,
 }
 
@@ -73,6 +92,15 @@ impl Cluster {
         let mut faults = locked(&self.faults);
         let index = faults.iter().position(|(part, _)| line.contains(part))?;
         faults.remove(index).map(|(_, fault)| fault)
+    }
+
+    pub(crate) fn answered(&self, request: SeenRequest, status: u16) {
+        locked(&self.answered).push(SeenAnswer { request, status });
+    }
+
+    /// Tells that a request is held up.
+    pub(crate) fn holds_up(&self) {
+        self.held.send_modify(|n| *n += 1);
     }
 
     pub(crate) fn denies(&self, verb: &str, resource: &str) -> bool {
@@ -110,6 +138,8 @@ impl Emulator {
             logs: Arc::new(Logs::default()),
             faults: Mutex::default(),
             seen: Mutex::default(),
+            answered: Mutex::default(),
+            held: watch::Sender::new(0),
             denied: Mutex::default(),
         });
         let router = Router::new().fallback(handle).with_state(cluster.clone());
@@ -209,6 +239,30 @@ impl Emulator {
     /// What arrived so far.
     pub fn requests(&self) -> Vec<SeenRequest> {
         locked(&self.cluster.seen).clone()
+    }
+
+    /// What was answered so far.
+    pub fn answers(&self) -> Vec<SeenAnswer> {
+        locked(&self.cluster.answered).clone()
+    }
+
+    /// The `n`-th request from now whose `METHOD /path?query` contains `part` meets this fault.
+    pub fn fail_nth_matching(&self, n: usize, part: &str, fault: Fault) {
+        for _ in 1..n {
+            self.fail_next_matching(part, Fault::None);
+        }
+        self.fail_next_matching(part, fault);
+    }
+
+    /// How many requests have met `Hold`, `HoldAnswer` or `Late`.
+    pub fn held(&self) -> usize {
+        *self.cluster.held.borrow()
+    }
+
+    /// Waits until it is so many.
+    pub async fn until_held(&self, n: usize) {
+        // The sender lives as long as this.
+        let _ = self.cluster.held.subscribe().wait_for(|held| *held >= n).await;
     }
 
     pub fn forget_requests(&self) {

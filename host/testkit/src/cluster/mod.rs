@@ -22,5 +22,5 @@ mod store;
 mod watch;
 mod write;
 
-pub use emulator::{Emulator, Fault, SeenRequest};
+pub use emulator::{Emulator, Fault, SeenAnswer, SeenRequest};
 pub use pods::Readiness;

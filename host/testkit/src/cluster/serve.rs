@@ -6,6 +6,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -26,39 +28,69 @@ pub(crate) async fn handle(State(cluster): State<Arc<Cluster>>, request: Request
     response
 }
 
-async fn answer(cluster: &Cluster, request: Request) -> Result<Response, Refusal> {
+async fn answer(cluster: &Arc<Cluster>, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
     let body = axum::body::to_bytes(body, BODY_LIMIT).await.map_err(|_| {
         Refusal::new(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728")
     })?;
-    let text = |name: header::HeaderName| {
-        parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
-    };
     let seen = SeenRequest {
         method: parts.method.to_string(),
         path: path.clone(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
-        user_agent: text(header::USER_AGENT),
-        authorization: text(header::AUTHORIZATION),
+        user_agent: text(&parts, &header::USER_AGENT),
+        authorization: text(&parts, &header::AUTHORIZATION),
         body: serde_json::from_slice(&body).unwrap_or_default(),
     };
-    let fault = cluster.arrived(seen);
+    let fault = cluster.arrived(seen.clone()).unwrap_or(Fault::None);
     match fault {
-        None => {}
-        Some(Fault::Delay(time)) => tokio::time::sleep(time).await,
-        Some(Fault::Status(code)) => return Err(Refusal::of_code(code)),
-        Some(Fault::Forbidden) => return Err(Refusal::forbidden(&path)),
-        Some(Fault::Drop) => {
+        Fault::None | Fault::HoldAnswer => {}
+        Fault::Delay(time) => tokio::time::sleep(time).await,
+        Fault::Status(code) => return Err(Refusal::of_code(code)),
+        Fault::Forbidden => return Err(Refusal::forbidden(&path)),
+        Fault::Drop => {
             let mut response = StatusCode::BAD_GATEWAY.into_response();
             response.extensions_mut().insert(HangUp);
             return Ok(response);
         }
+        Fault::Hold => {
+            cluster.holds_up();
+            return std::future::pending().await;
+        }
+        Fault::Late(time) => {
+            cluster.holds_up();
+            let cluster = cluster.clone();
+            let served = tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                served(&cluster, &parts, body, seen)
+            });
+            return served.await.unwrap_or_else(|_| Err(Refusal::of_code(500)));
+        }
     }
+    let response = served(cluster, &parts, body, seen);
+    if fault == Fault::HoldAnswer {
+        cluster.holds_up();
+        return std::future::pending().await;
+    }
+    response
+}
+
+/// What is asked for happens, and is told nobody but the record.
+fn served(cluster: &Cluster, parts: &Parts, body: Bytes, seen: SeenRequest) -> Result<Response, Refusal> {
+    let response = routed(cluster, parts, body);
+    let status = match &response {
+        Ok(r) => r.status().as_u16(),
+        Err(refusal) => refusal.code,
+    };
+    cluster.answered(seen, status);
+    response
+}
+
+fn routed(cluster: &Cluster, parts: &Parts, body: Bytes) -> Result<Response, Refusal> {
     let query = url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
         .into_owned()
         .collect::<BTreeMap<_, _>>();
-    let segments: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(decoded).collect();
+    let segments: Vec<String> = parts.uri.path().split('/').filter(|s| !s.is_empty()).map(decoded).collect();
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (group, version, rest) = match segments.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
@@ -90,11 +122,15 @@ async fn answer(cluster: &Cluster, request: Request) -> Result<Response, Refusal
         name: name.map(str::to_owned),
         sub: sub.map(str::to_owned),
         query,
-        content_type: text(header::CONTENT_TYPE),
-        user_agent: text(header::USER_AGENT),
+        content_type: text(parts, &header::CONTENT_TYPE),
+        user_agent: text(parts, &header::USER_AGENT),
         body,
     };
     resource(cluster, &ask)
+}
+
+fn text(parts: &Parts, name: &header::HeaderName) -> String {
+    parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
 }
 
 fn decoded(segment: &str) -> String {
