@@ -1,6 +1,7 @@
 //! Rules that no compiler checks. Each rule is a function from what it reads to the places that break it.
 
 mod edges;
+mod features;
 mod links;
 mod text;
 mod wit;
@@ -16,6 +17,7 @@ use crate::project::Project;
 pub fn run(project: &Project) -> Result<()> {
     let files = files(&project.root)?;
     let mut broken = edges::check(&edges::read(project)?);
+    broken.extend(features::check(&features::read(project)?));
     for file in &files {
         let Ok(content) = std::fs::read_to_string(project.root.join(file)) else {
             continue; // deleted but not yet committed, or not text
