@@ -18,6 +18,14 @@ pub(crate) struct World {
     pub(crate) folder: TempDir,
 }
 
+/// The same without its host, which may come and go.
+pub(crate) struct Site {
+    pub(crate) cluster: Emulator,
+    pub(crate) registry: Registry,
+    pub(crate) folder: TempDir,
+    pub(crate) config: String,
+}
+
 /// What a test wants of its host.
 #[derive(Default)]
 pub(crate) struct Wanted {
@@ -79,6 +87,17 @@ impl Wanted {
     }
 
     pub(crate) async fn start(self) -> World {
+        let ready = self.ready;
+        let Site { cluster, registry, folder, config } = self.site().await;
+        let host = SutlerProcess::start_unready(&config, &[]).await;
+        if ready {
+            host.wait_ready().await;
+        }
+        World { host, cluster, registry, folder }
+    }
+
+    /// Everything but the host.
+    pub(crate) async fn site(self) -> Site {
         let folder = tempfile::tempdir().unwrap();
         let plugins = folder.path().join("plugins");
         std::fs::create_dir(&plugins).unwrap();
@@ -103,11 +122,14 @@ impl Wanted {
         let config = config
             .replace("REGISTRY", &registry.host())
             .replace("FOLDER", &folder.path().display().to_string());
-        let host = SutlerProcess::start_unready(&config, &[]).await;
-        if self.ready {
-            host.wait_ready().await;
-        }
-        World { host, cluster, registry, folder }
+        Site { cluster, registry, folder, config }
+    }
+}
+
+impl Site {
+    /// A host on the same configuration, files and world as every one before it.
+    pub(crate) async fn host(&self) -> SutlerProcess {
+        SutlerProcess::start(&self.config, &[]).await
     }
 }
 
