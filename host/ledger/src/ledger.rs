@@ -225,6 +225,10 @@ pub trait Ledger: Send + Sync + 'static {
     fn reseal(&self) -> Answer<'_, u64> {
         Box::pin(async { Ok(0) })
     }
+    /// As [`Ledger::reseal`]; `told` hears now and then how many texts it were so far.
+    fn reseal_telling<'a>(&'a self, _told: &'a (dyn Fn(u64) + Send + Sync)) -> Answer<'a, u64> {
+        self.reseal()
+    }
     /// Everything, to be written into another ledger.
     fn export(&self) -> BoxStream<'_, Result<Record, LedgerError>>;
     /// Writes one record as it is: ids, times, tokens and all.

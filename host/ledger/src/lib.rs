@@ -8,6 +8,7 @@ mod event;
 mod failpoint;
 mod job;
 mod ledger;
+pub mod lines;
 mod memory;
 mod rules;
 mod seal;

@@ -85,7 +85,7 @@ async fn capabilities(config: &Config, engine: Arc<HelmEngine>) -> anyhow::Resul
     })
 }
 
-fn pairs(config: &Config) -> anyhow::Result<BTreeMap<Pair, String>> {
+pub(crate) fn pairs(config: &Config) -> anyhow::Result<BTreeMap<Pair, String>> {
     config
         .pairs
         .iter()

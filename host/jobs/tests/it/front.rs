@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use sutler_jobs::{Answered, Ended, OperationError, Ran, Who};
+use sutler_jobs::{Answered, Ended, New, OperationError, Ran, Who};
 use sutler_ledger::{Filter, Ledger, LedgerError, Memory, Moment, Status};
 use sutler_model::{Digest, PluginName};
 use tokio::time::Instant;
@@ -196,6 +196,8 @@ async fn overlaps_join_or_are_refused() {
     assert_eq!(accepted(&ops.begin(new("r-2")).await.unwrap()), id, "an equal body joins");
     let busy = ops.begin(new_of(asked_of("r-3", "orders", None), [3; 32])).await;
     assert!(matches!(&busy, Err(OperationError::Busy { id: i, .. }) if *i == id), "{busy:?}");
+    let theirs = ops.begin(New { caller: "somebody-else".into(), ..new("r-2") }).await;
+    assert!(matches!(&theirs, Err(OperationError::Busy { id: i, .. }) if *i == id), "{theirs:?}");
     let other = accepted(&ops.begin(new_of(asked_of("r-4", "invoices", None), [4; 32])).await.unwrap());
     assert_ne!(other, id);
     assert_eq!(worker.calls().len(), 2);

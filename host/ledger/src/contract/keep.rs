@@ -164,7 +164,7 @@ pub async fn everything_survives_export_and_import(rig: &dyn Rig) {
     for n in 10..250 {
         Sample::default().nth(n).create(&*ledger).await;
     }
-    ledger.keep_plugin(Digest::of(b"topics"), Bytes::from_static(b"\0asm")).await.unwrap();
+    ledger.keep_plugin(Digest::of(b"topics"), Bytes::from_static(b"topics")).await.unwrap();
     let records = all(&*ledger).await;
     assert_eq!(records.len(), 3 + 240 + 1 + 1);
 

@@ -17,6 +17,7 @@ use super::keys::Ring;
 #[serde(deny_unknown_fields)]
 struct Text {
     active: String,
+    hashes: Option<String>,
     keys: BTreeMap<String, String>,
 }
 
@@ -48,7 +49,7 @@ pub(super) fn read(path: &Path) -> Result<Ring, LedgerError> {
 
 fn parse(text: &str) -> Result<Ring, String> {
     // The message of a TOML error shows the line, which may hold a key.
-    let Text { active, keys } = toml::from_str(text)
+    let Text { active, hashes, keys } = toml::from_str(text)
         .map_err(|_| "write active = \"ID\" and, under [keys], ID = \"64 hex digits\"".to_owned())?;
     let keys = keys
         .into_iter()
@@ -61,7 +62,8 @@ fn parse(text: &str) -> Result<Ring, String> {
     if !keys.contains_key(&active) {
         return Err(format!("the active key {active:?} is not under [keys]"));
     }
-    Ok(Ring { active, keys })
+    let hashes = hashes.map(|h| unhex(&h).ok_or("hashes must be 64 hex digits")).transpose()?;
+    Ok(Ring { active, hashes, keys })
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {
@@ -78,15 +80,20 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
 /// Adds a key under a new id and makes it the active one. Ids are random, so that the keys of two ledgers are
 /// never taken for one another.
 pub(super) fn fresh(ring: &mut Ring) -> Result<String, LedgerError> {
-    let mut bytes = [0; 36];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| LedgerError::Open(format!("the operating system gives no random numbers: {e}")))?;
+    let bytes = random::<36>()?;
     let (name, key) = bytes.split_at(4);
     let id = format!("k{}", hex(name));
     let key = key.try_into().map_err(|_| LedgerError::Open("a key has the wrong length".into()))?;
     ring.keys.insert(id.clone(), key);
     ring.active.clone_from(&id);
     Ok(id)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], LedgerError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| LedgerError::Open(format!("the operating system gives no random numbers: {e}")))?;
+    Ok(bytes)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -98,9 +105,17 @@ fn hex(bytes: &[u8]) -> String {
 
 fn show(ring: &Ring) -> String {
     let mut text = format!(
-        "# The keys of sutler's ledger. Whoever has them can read it; without them nobody can.\nactive = \"{}\"\n\n[keys]\n",
+        "# The keys of sutler's ledger. Whoever has them can read it; without them nobody can.\nactive = \"{}\"\n",
         ring.active
     );
+    if let Some(hashes) = &ring.hashes {
+        let _ = writeln!(
+            text,
+            "# Repeats are recognised by it: it stays when keys come and go.\nhashes = \"{}\"",
+            hex(hashes)
+        );
+    }
+    text.push_str("\n[keys]\n");
     for (id, key) in &ring.keys {
         let _ = writeln!(text, "{id} = \"{}\"", hex(key));
     }
@@ -109,7 +124,7 @@ fn show(ring: &Ring) -> String {
 
 /// A new key file. One that another process makes at the same moment wins.
 pub(super) fn make(path: &Path) -> Result<(), LedgerError> {
-    let mut ring = Ring { active: String::new(), keys: BTreeMap::new() };
+    let mut ring = Ring { active: String::new(), hashes: Some(random()?), keys: BTreeMap::new() };
     fresh(&mut ring)?;
     let temporary = write(path, &ring)?;
     let linked = std::fs::hard_link(&temporary, path);

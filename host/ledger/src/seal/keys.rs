@@ -21,7 +21,15 @@ const NONCE: usize = 24;
 #[derive(Clone)]
 pub(super) struct Ring {
     pub(super) active: String,
+    /// What hashes are derived from; files of before have the first key by name for it.
+    pub(super) hashes: Option<[u8; 32]>,
     pub(super) keys: BTreeMap<String, [u8; 32]>,
+}
+
+impl Ring {
+    fn root(&self) -> [u8; 32] {
+        self.hashes.or_else(|| self.keys.values().next().copied()).unwrap_or_default()
+    }
 }
 
 /// The keys that a ledger's texts are sealed with. Cheap to clone; clones share a reload.
@@ -52,11 +60,10 @@ impl Keys {
         Ok(Self { ring: Arc::new(RwLock::new(ring)), path: Arc::new(path.to_owned()) })
     }
 
-    /// A key for hashes that all hosts of one ledger make alike. It hangs on the first key by name, so that keys
-    /// that are added do not change it.
+    /// A key for hashes that all hosts of one ledger make alike. Keys that are added or removed do not change it.
     pub fn derived(&self, label: &str) -> [u8; 32] {
         use sha2::Digest as _;
-        let first = self.ring().keys.values().next().copied().unwrap_or_default();
+        let first = self.ring().root();
         // The label is the project's own word and the key of fixed length, so their sequence is unambiguous.
         sha2::Sha256::new()
             .chain_update(first)
@@ -90,9 +97,33 @@ impl Keys {
             return file::read(path).map(|ring| ring.active);
         }
         let mut ring = file::read(path)?;
+        ring.hashes = Some(ring.root());
         let id = file::fresh(&mut ring)?;
         file::replace(path, &ring)?;
         Ok(id)
+    }
+
+    /// A name for what [`Keys::derived`] hangs on: equal where two ledgers hash alike. It tells nothing of a key.
+    pub fn hashes_name(&self) -> String {
+        sutler_model::hex(self.derived("name").first_chunk::<8>().map_or(&[], |c| c.as_slice()))
+    }
+
+    /// Writes into the key file that hashes are made as under `other`, whose jobs come into this ledger: their
+    /// repeats are recognised then. Only for a ledger that has no jobs of its own.
+    ///
+    /// # Errors
+    /// As [`Keys::open`], or where the file cannot be written.
+    pub fn hash_like(&self, other: &Self) -> Result<(), LedgerError> {
+        let mut ring = file::read(&self.path)?;
+        ring.hashes = Some(other.ring().root());
+        file::replace(&self.path, &ring)?;
+        self.reload()
+    }
+
+    /// The ids of the keys that only open what was sealed before.
+    pub fn older(&self) -> Vec<String> {
+        let ring = self.ring();
+        ring.keys.keys().filter(|id| **id != ring.active).cloned().collect()
     }
 
     fn ring(&self) -> std::sync::RwLockReadGuard<'_, Ring> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
+use sutler_model::Digest;
 
 use super::broken::{Broken, told};
 use super::open;
@@ -14,13 +15,13 @@ use crate::{LedgerError, Problem, check};
 /// What is wrong with the file; one that cannot even be read through is a problem too.
 pub(super) fn check(path: &Path, keys: &Keys) -> Result<Vec<Problem>, LedgerError> {
     let at = path.display().to_string();
-    let conn = open::reader(path)?;
+    let conn = open::salvager(path)?;
     let mut out = Vec::new();
     if let Err(e) = open::sound(&conn, path) {
         out.push(Problem { at: at.clone(), message: e.to_string() });
     }
     conn.execute_batch("BEGIN").map_err(|e| told(&e))?;
-    for part in [each_job(&conn, keys, &mut out), crossed(&conn, &mut out)] {
+    for part in [each_job(&conn, keys, &mut out), crossed(&conn, &mut out), plugins(&conn, &mut out)] {
         if let Err(e) = part {
             out.push(Problem { at: at.clone(), message: e.told().to_string() });
         }
@@ -116,6 +117,21 @@ fn crossed(conn: &Connection, out: &mut Vec<Problem>) -> Result<(), Broken> {
         let count: i64 = conn.prepare(sql)?.query_row([], |r| r.get(0))?;
         if count > 0 {
             out.push(Problem { at: table.into(), message: format!("{count} rows {what}; restore a backup") });
+        }
+    }
+    Ok(())
+}
+
+/// A plugin's bytes are what its digest says.
+fn plugins(conn: &Connection, out: &mut Vec<Problem>) -> Result<(), Broken> {
+    let mut statement = conn.prepare("SELECT digest, bytes FROM plugins ORDER BY digest")?;
+    let mut rows = statement.query([])?;
+    while let Some(r) = rows.next()? {
+        let digest: String = r.get(0)?;
+        let bytes = r.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        if Digest::of(bytes).to_string() != digest {
+            let message = "its bytes are not what its digest says; restore a backup".into();
+            out.push(Problem { at: format!("plugin {digest}"), message });
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ use super::open::SqliteOptions;
 use super::readers::Readers;
 use super::row::{Closed, Stored};
 use super::writer::{Opener, Writer};
-use super::{begin, check, claim, commit, export, keep, open, read, row};
+use super::{begin, check, claim, commit, export, keep, migrations, open, read, row};
 use crate::wake::Wake;
 use crate::{
     Answer, Begun, Claim, Clock, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger, LedgerError, Millis,
@@ -26,8 +26,10 @@ use crate::{
 
 /// A ledger in one file. One thread writes, with group commit; readers read beside it.
 pub struct Sqlite {
-    writer: Writer,
+    /// Before the writer: the last connection to be closed has to be one that can bring the write-ahead log into
+    /// the file, so that a stopped ledger is one file.
     readers: Readers,
+    writer: Writer,
     keys: Keys,
     time: Arc<Time>,
     wake: Arc<Wake>,
@@ -53,7 +55,11 @@ impl Sqlite {
             // The wrong key file is found now, not at the first job.
             keys.open_text("request", &blob.id, &blob.sealed)?;
         }
-        let newest = open::newest(&conn)?;
+        let newest = match open::newest(&conn) {
+            // What is readable is wanted, not the time.
+            Err(_) if options.damaged => Millis(0),
+            newest => newest?,
+        };
         let clock = options.clock.clone().unwrap_or_else(|| Clock::steady(newest));
         let time = Arc::new(Time::new(clock, newest));
         let wake = Arc::new(Wake::default());
@@ -84,6 +90,15 @@ impl Sqlite {
         })
     }
 
+    /// The version of a file's schema, and the one that this binary works with. 0: there is no ledger yet.
+    ///
+    /// # Errors
+    /// `LedgerError::Unreadable` where the file is no database or damaged.
+    pub fn schema(path: &Path) -> Result<(i64, i64), LedgerError> {
+        let found = if path.exists() { migrations::version(&open::reader(path)?) } else { Ok(0) };
+        Ok((found.map_err(|e| super::broken::told(&e))?, migrations::known()))
+    }
+
     /// Makes the next writes fail as on a full or read-only disk, until it is lifted.
     ///
     /// # Errors
@@ -108,8 +123,14 @@ impl Sqlite {
         found.into_iter().map(|c| c.open(&self.keys)).collect()
     }
 
-    async fn reseal_table(&self, column: &'static str, table: &'static str) -> Result<u64, LedgerError> {
-        let (mut after, mut count) = (0, 0);
+    /// `before` texts of other tables were sealed again already.
+    async fn reseal_table(
+        &self,
+        (column, table): (&'static str, &'static str),
+        before: u64,
+        told: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<u64, LedgerError> {
+        let (mut after, mut count) = (0, before);
         loop {
             let page = self.readers.run(move |conn| keep::sealed(conn, table, after, 100)).await?;
             let Some(last) = page.last().map(|b| b.n) else { return Ok(count) };
@@ -123,6 +144,7 @@ impl Sqlite {
             let texts = old.map(again).collect::<Result<Vec<_>, LedgerError>>()?;
             if !texts.is_empty() {
                 count += self.writer.run(move |conn, _| keep::reseal(conn, table, &texts)).await?;
+                told(count);
             }
         }
     }
@@ -274,11 +296,15 @@ impl Ledger for Sqlite {
     }
 
     fn reseal(&self) -> Answer<'_, u64> {
+        self.reseal_telling(&|_| {})
+    }
+
+    fn reseal_telling<'a>(&'a self, told: &'a (dyn Fn(u64) + Send + Sync)) -> Answer<'a, u64> {
         Box::pin(async move {
             self.keys.reload()?;
             let mut count = 0;
-            for (column, table) in keep::SEALED {
-                count += self.reseal_table(column, table).await?;
+            for place in keep::SEALED {
+                count = self.reseal_table(place, count, told).await?;
             }
             Ok(count)
         })

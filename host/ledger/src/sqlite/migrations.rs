@@ -10,24 +10,30 @@ mod embedded {
 
 /// Brings the schema to this binary's version.
 pub(super) fn migrate(conn: &mut Connection, at: &str) -> Result<(), LedgerError> {
-    let runner = embedded::migrations::runner();
-    let known = runner.get_migrations().iter().map(refinery::Migration::version).max().unwrap_or_default();
+    let (runner, known) = (embedded::migrations::runner(), known());
     let found = version(conn).map_err(|e| super::broken::told(&e))?;
-    if found > i64::from(known) {
+    if found > known {
         return Err(LedgerError::Open(format!(
             "the ledger {at} was written by a newer version of sutler (schema {found}, this one knows {known}); \
              install that version again, or restore the backup from before the upgrade"
         )));
     }
     let failed = |e| LedgerError::Open(format!("the ledger {at} cannot be brought to schema {known}: {e}"));
-    if found < i64::from(known) {
+    if found < known {
         runner.run(conn).map_err(failed)?;
     }
     Ok(())
 }
 
+/// This binary's version.
+pub(super) fn known() -> i64 {
+    let runner = embedded::migrations::runner();
+    let versions = runner.get_migrations().iter().map(|m| i64::from(m.version()));
+    versions.max().unwrap_or_default()
+}
+
 /// 0 for a new database.
-fn version(conn: &Connection) -> Result<i64, rusqlite::Error> {
+pub(super) fn version(conn: &Connection) -> Result<i64, rusqlite::Error> {
     let there = "SELECT 1 FROM sqlite_schema WHERE name = 'refinery_schema_history'";
     if conn.query_row(there, [], |_| Ok(())).optional()?.is_none() {
         return Ok(0);

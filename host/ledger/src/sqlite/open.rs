@@ -81,6 +81,14 @@ pub(super) fn first(path: &Path, options: &SqliteOptions) -> Result<Connection, 
             path.display()
         )));
     }
+    match whole(path, options) {
+        // Nothing is written into it; what is left of it may still be read.
+        Err(LedgerError::Unreadable(_)) if options.damaged => salvager(path),
+        got => got,
+    }
+}
+
+fn whole(path: &Path, options: &SqliteOptions) -> Result<Connection, LedgerError> {
     let mut conn = writer(path, options.busy())?;
     let id: i64 = conn.pragma_query_value(None, "application_id", |r| r.get(0)).map_err(|e| told(&e))?;
     if id != APPLICATION_ID {
@@ -162,6 +170,18 @@ pub(super) fn reader(path: &Path) -> Result<Connection, LedgerError> {
     let conn = Connection::open_with_flags(path, flags).map_err(|e| told(&e))?;
     conn.busy_timeout(BUSY).and_then(|()| statements(&conn)).map_err(|e| told(&e))?;
     Ok(conn)
+}
+
+/// A reader that takes a file for what is left of it: one that was cut is refused as a whole otherwise.
+pub(super) fn salvager(path: &Path) -> Result<Connection, LedgerError> {
+    let conn = reader(path)?;
+    tolerate(&conn)?;
+    Ok(conn)
+}
+
+/// SQLite's way in, for recovery tools too: whoever may mend the schema may see a file with fewer pages than it says.
+fn tolerate(conn: &Connection) -> Result<(), LedgerError> {
+    conn.pragma_update(None, "writable_schema", true).map_err(|e| told(&e))
 }
 
 /// Statements are planned once and kept: without QPSG SQLite plans many anew for each value, at a third of the

@@ -63,3 +63,36 @@ fn a_wrong_key_file_is_told_without_showing_a_key() {
     std::fs::write(&path, format!("active = \"k1\"\n\n[keys]\nk1 = \"{key}\"\n")).unwrap();
     Keys::open(&path).unwrap();
 }
+
+#[test]
+fn hashes_stay_when_keys_come_and_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.key");
+    // Also those of a file that was made before hashes had a key of their own.
+    std::fs::write(&path, format!("active = \"k1\"\n\n[keys]\nk1 = \"{}\"\n", "ab".repeat(32))).unwrap();
+    mode(&path, 0o600);
+    let (before, name) = {
+        let keys = Keys::open(&path).unwrap();
+        (keys.derived("hashes"), keys.hashes_name())
+    };
+    // Ids are random: some of these sort before the first.
+    for _ in 0..20 {
+        Keys::rotate(&path).unwrap();
+        let keys = Keys::open(&path).unwrap();
+        assert_eq!((keys.derived("hashes"), keys.hashes_name()), (before, name.clone()));
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let kept: String = text.lines().filter(|l| !l.starts_with("k1 ")).flat_map(|l| [l, "\n"]).collect();
+    assert!(kept.len() < text.len());
+    std::fs::write(&path, kept).unwrap();
+    let keys = Keys::open(&path).unwrap();
+    assert_eq!(keys.derived("hashes"), before);
+    assert_eq!(keys.older().len(), 19);
+
+    let other = folder.path().join("other.key");
+    Keys::rotate(&other).unwrap();
+    let other = Keys::open(&other).unwrap();
+    assert_ne!(other.hashes_name(), name);
+    other.hash_like(&keys).unwrap();
+    assert_eq!((other.derived("hashes"), other.older().len()), (before, 0));
+}

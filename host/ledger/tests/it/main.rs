@@ -10,6 +10,7 @@
 mod crash;
 mod damage;
 mod keys;
+mod lines;
 mod memory;
 mod scale;
 mod sqlite;

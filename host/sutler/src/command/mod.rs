@@ -2,6 +2,9 @@
 
 mod check;
 mod config;
+mod job;
+mod ledger;
+mod progress;
 mod run;
 mod serve;
 
@@ -25,6 +28,7 @@ A first look:
   sutler config check --config sutler.toml        every mistake with its place
   sutler serve --config sutler.toml               listens on 127.0.0.1:8080; operators on 127.0.0.1:8081
   curl -s localhost:8080/handles                  the pairs that are served, with their schemas
+  sutler job list --config sutler.toml            what was applied, and how far it is
 
 Every key of sutler.toml can be set by the environment: SUTLER__SERVER__LISTEN=127.0.0.1:9000"
 )]
@@ -46,6 +50,12 @@ it listens on loopback only.")]
     /// Check sutler.toml, or print its reference
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// The ledger that jobs are kept in: check, move, new keys
+    #[command(subcommand)]
+    Ledger(ledger::LedgerCommand),
+    /// Jobs: list, show, watch, retry, cancel
+    #[command(subcommand)]
+    Job(job::JobCommand),
     /// Make a token for a caller or an operator
     #[command(subcommand)]
     Token(Token),
@@ -110,6 +120,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let _ = write!(std::io::stdout(), "{}", crate::reference::markdown());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Ledger(l) => l.run(),
+        Command::Job(j) => j.run(),
         Command::Token(t) => token(&t),
         Command::Completions { shell } => {
             let mut script = Vec::new();

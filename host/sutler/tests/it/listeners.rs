@@ -9,7 +9,7 @@ use sutler_testkit::http::{Caller, SampleRequest};
 use crate::support::{GRANTS, Wanted, World};
 
 // Hashes of the tokens "caller-token" and "operator-token".
-fn hash(token: &str) -> String {
+pub(crate) fn hash(token: &str) -> String {
     use sha2::Digest as _;
     let hex: String = sha2::Sha256::digest(token).iter().map(|b| format!("{b:02x}")).collect();
     format!("sha256:{hex}")

@@ -1,0 +1,265 @@
+//! A ledger as text, one record a line: JSON between a first line with the format's version and a last one with the
+//! count. What is sealed in a ledger is sealed here too, with the active key of the ledger that it comes from.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sutler_model::{Application, Digest, Identifier, PluginName};
+
+use crate::{
+    Event, Job, JobId, JobKind, JobMode, Keys, Lease, LedgerError, Millis, Phase, Record, Standing, Status,
+};
+
+/// Of the format.
+const VERSION: u32 = 1;
+
+/// What a line holds.
+#[derive(Debug)]
+pub enum Line {
+    /// The first one. `hashes` is the [`Keys::hashes_name`] of the ledger that it comes from.
+    Head {
+        hashes: String,
+    },
+    Record(Record),
+    /// The last one: so many records, and so many that could not be read.
+    End {
+        records: u64,
+        unreadable: u64,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
+enum Doc {
+    SutlerLedger { version: u32, hashes: String },
+    Plugin { digest: String, bytes: String },
+    Job(Box<JobDoc>),
+    Request { caller: String, route: String, request_id: String, job: String },
+    End { records: u64, unreadable: u64 },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct JobDoc {
+    id: String,
+    kind: JobKind,
+    mode: JobMode,
+    subject_type: String,
+    subject_id: String,
+    pair: String,
+    instance: Option<Identifier>,
+    tenant: Option<Identifier>,
+    environment: Identifier,
+    application: Identifier,
+    resources: Vec<Identifier>,
+    plugin: PluginName,
+    digest: String,
+    caller: String,
+    route: String,
+    request_id: String,
+    /// Of the body: an HMAC, base64.
+    body: String,
+    status: Status,
+    phase: Phase,
+    step: String,
+    attempt: u32,
+    cancel_requested: bool,
+    due: Millis,
+    lease: Option<LeaseDoc>,
+    token: u64,
+    revision: u64,
+    deadline: Millis,
+    created: Millis,
+    updated: Millis,
+    events: Vec<Event>,
+    /// Sealed, base64.
+    request: String,
+    state: String,
+    answer: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct LeaseDoc {
+    holder: String,
+    until: Millis,
+}
+
+fn wrong(what: &str, e: impl std::fmt::Display) -> LedgerError {
+    LedgerError::Unreadable(format!("{what} cannot be read: {e}"))
+}
+
+impl Line {
+    /// The line, without its end. Texts are sealed with the active one of `keys`.
+    ///
+    /// # Errors
+    /// `LedgerError::Unavailable` where nothing can be sealed, `LedgerError::Unreadable` for a plugin that is damaged.
+    pub fn write(self, keys: &Keys) -> Result<String, LedgerError> {
+        let doc = match self {
+            Self::Head { hashes } => Doc::SutlerLedger { version: VERSION, hashes },
+            Self::End { records, unreadable } => Doc::End { records, unreadable },
+            Self::Record(Record::Plugin { digest, bytes }) => {
+                genuine(digest, &bytes)?;
+                Doc::Plugin { digest: digest.to_string(), bytes: STANDARD.encode(bytes) }
+            }
+            Self::Record(Record::Request { caller, route, request_id, job }) => {
+                Doc::Request { caller, route, request_id, job: job.to_string() }
+            }
+            Self::Record(Record::Job { job, events, route, body }) => {
+                Doc::Job(Box::new(JobDoc::of(*job, events, route, body, keys)?))
+            }
+        };
+        serde_json::to_string(&doc).map_err(|e| LedgerError::Unavailable(e.to_string()))
+    }
+
+    /// # Errors
+    /// `LedgerError::Unreadable` where the line is none of this version's, or sealed with a key that is not there.
+    pub fn read(text: &str, keys: &Keys) -> Result<Self, LedgerError> {
+        // A newer version's first line says so before anything else in it is looked at.
+        if let Some(version) = version(text).filter(|v| *v != VERSION) {
+            return Err(LedgerError::Unreadable(format!(
+                "the export has format {version} and this version of sutler reads {VERSION}; use the version that \
+                 wrote it"
+            )));
+        }
+        let doc = serde_json::from_str(text).map_err(|e| wrong("the line", e))?;
+        Ok(match doc {
+            Doc::SutlerLedger { hashes, .. } => Self::Head { hashes },
+            Doc::End { records, unreadable } => Self::End { records, unreadable },
+            Doc::Plugin { digest, bytes } => Self::Record(plugin(&digest, &bytes)?),
+            Doc::Request { caller, route, request_id, job } => {
+                let job = job.parse().map_err(|e| wrong("the line", e))?;
+                Self::Record(Record::Request { caller, route, request_id, job })
+            }
+            Doc::Job(doc) => Self::Record(doc.record(keys)?),
+        })
+    }
+}
+
+fn version(text: &str) -> Option<u32> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    struct Head {
+        sutler_ledger: Version,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+    }
+    // Other lines may be long: their beginning tells.
+    let head = text.starts_with("{\"sutler-ledger\"").then(|| serde_json::from_str::<Head>(text).ok());
+    head.flatten().map(|h| h.sutler_ledger.version)
+}
+
+fn plugin(digest: &str, bytes: &str) -> Result<Record, LedgerError> {
+    let digest: Digest = digest.parse().map_err(|e| wrong("the plugin's digest", e))?;
+    let bytes = STANDARD.decode(bytes).map_err(|e| wrong("the plugin's bytes", e))?;
+    genuine(digest, &bytes)?;
+    Ok(Record::Plugin { digest, bytes: Bytes::from(bytes) })
+}
+
+fn genuine(digest: Digest, bytes: &[u8]) -> Result<(), LedgerError> {
+    if Digest::of(bytes) == digest {
+        return Ok(());
+    }
+    Err(LedgerError::Unreadable(format!(
+        "the plugin {digest} has other bytes than its digest says; it was changed"
+    )))
+}
+
+impl JobDoc {
+    fn of(
+        job: Job,
+        events: Vec<Event>,
+        route: String,
+        body: [u8; 32],
+        keys: &Keys,
+    ) -> Result<Self, LedgerError> {
+        let seal =
+            |column, text: &str| keys.seal(column, &job.id, text).map(|sealed| STANDARD.encode(sealed));
+        Ok(Self {
+            request: seal("request", &job.request)?,
+            state: seal("state", &job.state)?,
+            answer: job.answer.as_ref().map(|a| seal("answer", a)).transpose()?,
+            id: job.id.to_string(),
+            kind: job.kind,
+            mode: job.mode,
+            subject_type: job.subject_type,
+            subject_id: job.subject_id,
+            pair: job.pair.to_string(),
+            instance: job.application.instance,
+            tenant: job.application.tenant,
+            environment: job.application.environment,
+            application: job.application.id,
+            resources: job.resources,
+            plugin: job.plugin,
+            digest: job.digest.to_string(),
+            caller: job.caller,
+            route,
+            request_id: job.request_id,
+            body: STANDARD.encode(body),
+            status: job.standing.status,
+            phase: job.standing.phase,
+            step: job.standing.step,
+            attempt: job.standing.attempt,
+            cancel_requested: job.standing.cancel_requested,
+            due: job.due,
+            lease: job.lease.map(|l| LeaseDoc { holder: l.holder.to_string(), until: l.until }),
+            token: job.token,
+            revision: job.revision,
+            deadline: job.deadline,
+            created: job.created,
+            updated: job.updated,
+            events,
+        })
+    }
+
+    fn record(self, keys: &Keys) -> Result<Record, LedgerError> {
+        let id: JobId = self.id.parse().map_err(|e| wrong("the line", e))?;
+        let of = |what: &str| format!("the {what} of job {id}");
+        let open = |column: &str, sealed: &str| {
+            let sealed = STANDARD.decode(sealed).map_err(|e| wrong(&of(column), e))?;
+            keys.open_text(column, &id, &sealed)
+        };
+        let body = STANDARD.decode(&self.body).map_err(|e| wrong(&of("body"), e))?;
+        let job = Job {
+            kind: self.kind,
+            mode: self.mode,
+            subject_type: self.subject_type,
+            subject_id: self.subject_id,
+            pair: self.pair.parse().map_err(|e| wrong(&of("pair"), e))?,
+            application: Application {
+                id: self.application,
+                environment: self.environment,
+                tenant: self.tenant,
+                instance: self.instance,
+            },
+            resources: self.resources,
+            plugin: self.plugin,
+            digest: self.digest.parse().map_err(|e| wrong(&of("digest"), e))?,
+            caller: self.caller,
+            request_id: self.request_id,
+            standing: Standing {
+                status: self.status,
+                phase: self.phase,
+                step: self.step,
+                attempt: self.attempt,
+                cancel_requested: self.cancel_requested,
+            },
+            due: self.due,
+            lease: self.lease.map(|l| Lease { holder: l.holder.into(), until: l.until }),
+            token: self.token,
+            revision: self.revision,
+            deadline: self.deadline,
+            created: self.created,
+            updated: self.updated,
+            request: open("request", &self.request)?,
+            state: open("state", &self.state)?,
+            answer: self.answer.as_deref().map(|a| open("answer", a)).transpose()?,
+            id: id.clone(),
+        };
+        let body = body.try_into().map_err(|_| wrong(&of("body"), "it has not 32 bytes"))?;
+        Ok(Record::Job { job: Box::new(job), events: self.events, route: self.route, body })
+    }
+}
