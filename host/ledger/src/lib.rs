@@ -9,6 +9,7 @@ mod failpoint;
 mod job;
 mod ledger;
 mod memory;
+mod postgres;
 mod rules;
 mod seal;
 mod sqlite;
@@ -28,5 +29,6 @@ pub use ledger::{
     Answer, Begun, Claim, Depth, Filter, Held, LeaseChange, Ledger, Limits, NewJob, Problem, Record, Write,
 };
 pub use memory::{Hook, Memory, Moment};
+pub use postgres::{Postgres, PostgresOptions};
 pub use seal::Keys;
 pub use sqlite::{Sqlite, SqliteOptions};

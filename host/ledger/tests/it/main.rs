@@ -11,5 +11,6 @@ mod crash;
 mod damage;
 mod keys;
 mod memory;
+mod real_postgres;
 mod scale;
 mod sqlite;
