@@ -72,7 +72,7 @@ impl Connections {
             };
             Broken::Refused(LedgerError::Unavailable(format!("{}: {why}", self.shown)))
         })?;
-        Ok(Connection { object: Some(object), midst: false })
+        Ok(Connection { object: Some(object), midst: false, patience: PATIENCE })
     }
 
     /// Reads. A connection that broke while nobody looked, as by a restart of the server, is replaced by another.
@@ -93,6 +93,7 @@ impl Connections {
 pub(super) struct Connection {
     object: Option<Object>,
     midst: bool,
+    patience: Duration,
 }
 
 impl Connection {
@@ -106,7 +107,7 @@ impl Connection {
         params: &[Param<'_>],
         effect: Effect,
     ) -> Result<Vec<Row>, Broken> {
-        let got = tokio::time::timeout(PATIENCE, self.send(sql, params, effect)).await;
+        let got = tokio::time::timeout(self.patience, self.send(sql, params, effect)).await;
         let got = got.unwrap_or_else(|_| Err(Broken::Lost(effect.lost("the server does not answer".into()))));
         if matches!(got, Err(Broken::Lost(_))) {
             self.part();
@@ -143,13 +144,17 @@ impl Connection {
         object.batch_execute(sql).await.map_err(|e| Broken::of(&e, effect))
     }
 
-    /// A snapshot of everything, for a reader that takes its time. The connection ends with it.
+    /// A snapshot of everything, for a reader that takes its time: large tables are read as a whole, and each answer
+    /// may take long. The connection ends with it.
     pub(super) async fn snapshot(&mut self) -> Result<(), Broken> {
         self.in_the_midst();
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
-                     SET LOCAL idle_in_transaction_session_timeout = 0";
+                     SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = '10min'; \
+                     SET LOCAL enable_seqscan = on; SET LOCAL plan_cache_mode = auto";
         let silent = |_| Err(Broken::Lost(Effect::None.lost("the server does not answer".into())));
-        tokio::time::timeout(PATIENCE, self.say(begin, Effect::None)).await.unwrap_or_else(silent)
+        let begun = tokio::time::timeout(self.patience, self.say(begin, Effect::None)).await;
+        self.patience = Duration::from_secs(11 * 60);
+        begun.unwrap_or_else(silent)
     }
 
     /// From here until [`Self::done`] nobody else can use the connection if this one stops.

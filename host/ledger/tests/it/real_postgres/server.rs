@@ -80,8 +80,14 @@ impl Server {
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
         give(&folder);
         let script = "read -r _; kill -9 $(head -n 1 \"$0/data/postmaster.pid\") 2>/dev/null; rm -rf \"$0\"";
-        let guard =
-            Command::new("sh").args(["-c", script]).arg(&folder).stdin(Stdio::piped()).spawn().unwrap();
+        let mut guard = Command::new("sh");
+        guard
+            .args(["-c", script])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let guard = guard.spawn().unwrap();
         let mut initdb = command("initdb");
         initdb.args(["--username=sutler", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
         done(initdb.arg("-D").arg(folder.join("data")));
