@@ -21,7 +21,7 @@ pub mod contract;
 pub use clock::{Clock, ManualClock};
 pub use error::LedgerError;
 pub use event::{Event, Happened};
-pub use failpoint::{FAILPOINTS, failpoint};
+pub use failpoint::{FAILPOINTS, POSTGRES_FAILPOINTS, failpoint};
 pub use job::{
     InvalidJobId, Job, JobId, JobKind, JobMode, Lease, Millis, Phase, Standing, Status, UnknownWord,
 };

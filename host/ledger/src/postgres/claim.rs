@@ -76,7 +76,7 @@ const TAKE: &str = concat!(
        lease_until = greatest(t.now, j.updated) + wanted.lease, queue = 1, \
        wake = greatest(t.now, j.updated) + wanted.lease, \
        updated = greatest(t.now, j.updated), last_event = j.last_event + 1 \
-       FROM t, wanted WHERE j.n = wanted.n AND j.queue = 2 RETURNING ",
+       FROM t, wanted WHERE j.n = wanted.n RETURNING ",
     columns!(),
     ", wanted.nth), \
      tells AS (INSERT INTO job_events (job, seq, at, what) SELECT n, last_event, updated, \

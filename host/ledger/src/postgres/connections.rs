@@ -11,7 +11,7 @@ use tokio_postgres::{Row, Statement};
 
 use super::address::{Address, CONNECT};
 use super::broken::{Broken, Effect, words};
-use crate::{LedgerError, Millis};
+use crate::{LedgerError, Millis, failpoint};
 
 /// How long a free connection is waited for.
 const WAIT: Duration = Duration::from_secs(5);
@@ -135,7 +135,14 @@ impl Connection {
         effect: Effect,
     ) -> Result<Vec<Row>, Broken> {
         let object = self.object.as_ref().ok_or_else(Self::gone)?;
-        object.query(statement, params).await.map_err(|e| Broken::of(&e, effect))
+        if effect == Effect::Commits {
+            failpoint("postgres-before-write");
+        }
+        let got = object.query(statement, params).await.map_err(|e| Broken::of(&e, effect));
+        if effect == Effect::Commits {
+            failpoint("postgres-after-write");
+        }
+        got
     }
 
     /// As [`Self::run`], for what is not prepared.

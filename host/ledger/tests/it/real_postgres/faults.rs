@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use sutler_ledger::contract::Sample;
 use sutler_ledger::{Begun, Job, JobId, Ledger, LedgerError, Postgres, PostgresOptions};
 use tempfile::TempDir;
@@ -44,7 +45,16 @@ async fn until_it_fails(ledger: Arc<Postgres>, writer: usize) -> (Vec<JobId>, us
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_killed_server_loses_nothing_and_the_ledger_recovers() {
-    let server = Arc::new(Server::start(|_| Vec::new()));
+    lose_and_recover(Server::kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_is_shut_down_loses_nothing_and_the_ledger_recovers() {
+    lose_and_recover(Server::shut_down).await;
+}
+
+async fn lose_and_recover(stop: fn(&Server)) {
+    let server = Server::start(|_| Vec::new());
     let (url, folder) = (server.database().await, TempDir::new().unwrap());
     let (ledger, other) = (open(&url, &folder).await, open(&url, &folder).await);
     let first = held().create(&*ledger).await;
@@ -58,8 +68,8 @@ async fn a_killed_server_loses_nothing_and_the_ledger_recovers() {
         _ => Ok(()),
     })
     .await;
-    server.kill();
-    let ended = tokio::time::timeout(LONG, writers.join_all()).await.expect("nobody waits for a dead server");
+    stop(&server);
+    let ended = tokio::time::timeout(LONG, writers.join_all()).await.unwrap();
     for (_, _, e) in &ended {
         assert!(matches!(e, LedgerError::Unavailable(_) | LedgerError::Unknown(_)), "{e}");
     }
@@ -84,16 +94,16 @@ async fn a_killed_server_loses_nothing_and_the_ledger_recovers() {
         let asked = ledger.asked("axual", "apply", &format!("r-{last}")).await.unwrap();
         assert!(asked.is_none() || matches!(e, LedgerError::Unknown(_)), "{e}, and it was written");
     }
-    println!("{promised_jobs} jobs were promised when the server was killed");
+    println!("{promised_jobs} jobs were promised when the server stopped");
     assert_eq!(ledger.check().await.unwrap(), []);
     // Notifications are heard again.
-    let other = tokio::time::timeout(LONG, deaf).await.expect("it listens again").unwrap();
+    let other = tokio::time::timeout(LONG, deaf).await.unwrap().unwrap();
     while tokio::time::timeout(Duration::from_millis(300), other.woken(LONG)).await.is_ok() {}
     let waiting = tokio::spawn(async move { other.woken(LONG).await });
     let mut sample = held().nth(2);
     sample.lease = None;
     sample.create(&*ledger).await;
-    tokio::time::timeout(LONG / 2, waiting).await.expect("a notification is heard").unwrap();
+    tokio::time::timeout(LONG / 2, waiting).await.unwrap().unwrap();
 }
 
 /// A ledger behind a proxy, and one that reaches the server directly.
@@ -128,6 +138,7 @@ async fn a_commit_whose_answer_is_lost_is_unknown_and_the_row_tells() {
                 assert!(row == job, "nothing was written");
                 ledger.commit(write).await.unwrap()
             }
+            Cut::Silence => panic!("not here"),
             Cut::After => {
                 assert_eq!((row.revision, &row.standing.step), (job.revision + 1, &write.standing.step));
                 assert!(matches!(ledger.commit(write).await, Err(LedgerError::Stale(_))));
@@ -208,4 +219,37 @@ async fn a_server_that_does_not_answer_is_not_waited_for() {
         got.err()
     );
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_falls_silent_is_given_up() {
+    let (proxy, ledger, direct) = behind_a_proxy().await;
+    let job = held().create(&*ledger).await;
+    let mut write = save(&job, "{}");
+    write.standing.step = "marked-step".into();
+    proxy.arm(Cut::Silence, "marked-step");
+    let start = Instant::now();
+    let got = tokio::time::timeout(LONG, ledger.commit(write.clone())).await.unwrap();
+    println!("given up after {:?}", start.elapsed());
+    assert!(proxy.was_cut() && unknown(&got), "{got:?}");
+    assert!(ledger.job(job.id.clone()).await.unwrap() == Some(job));
+    ledger.commit(write).await.unwrap();
+    assert_eq!(direct.check().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_free_connection_is_not_waited_for_for_ever() {
+    let rig = rig().await;
+    let options = PostgresOptions { connections: Some(1), ..PostgresOptions::default() };
+    let ledger = Postgres::open(&rig.url, keys(&rig.folder), options).await.unwrap();
+    for n in 0..120 {
+        held().nth(n).create(&ledger).await;
+    }
+    // An export that nobody reads on has the only connection.
+    let mut export = ledger.export();
+    export.next().await.unwrap().unwrap();
+    let got = tokio::time::timeout(LONG, ledger.begin(held().nth(500).new_job())).await.unwrap();
+    assert!(matches!(&got, Err(LedgerError::Unavailable(why)) if why.contains("busy")), "{got:?}");
+    drop(export);
+    back(async || ledger.begin(held().nth(500).new_job()).await).await;
 }

@@ -14,6 +14,8 @@ pub(crate) enum Cut {
     Before,
     /// The server has done it, and the answer is lost.
     After,
+    /// Nothing is closed, and nothing comes any more.
+    Silence,
 }
 
 pub(crate) struct Proxy {
@@ -67,10 +69,12 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, armed: Arc<Mutex<Op
                     }
                     cut
                 };
-                if cut == Some(Cut::Before) {
-                    return;
+                match cut {
+                    Some(Cut::Before) => return,
+                    Some(Cut::Silence) => std::future::pending().await,
+                    _ => {}
                 }
-                silent = cut == Some(Cut::After);
+                silent |= cut == Some(Cut::After);
                 if server.write_all(sent).await.is_err() {
                     return;
                 }

@@ -139,6 +139,13 @@ impl Server {
         child.wait().unwrap();
     }
 
+    /// As an administrator's restart: clients are sent away.
+    pub(crate) fn shut_down(&self) {
+        let mut child = self.server.lock().unwrap().take().unwrap();
+        done(Command::new("kill").args(["-INT", &child.id().to_string()]));
+        child.wait().unwrap();
+    }
+
     pub(crate) fn start_again(&self) {
         // The killed server's processes must have let go of its memory.
         let start = Instant::now();
