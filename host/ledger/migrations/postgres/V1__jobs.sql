@@ -76,7 +76,8 @@ CREATE TABLE job_events (
     job  BIGINT NOT NULL,
     seq  BIGINT NOT NULL,
     at   BIGINT NOT NULL,
-    what JSONB NOT NULL,
+    -- JSON, but as a text: JSONB cannot hold every character of a code that a plugin gives.
+    what TEXT NOT NULL,
     PRIMARY KEY (job, seq)
 );
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::broken::{Broken, unreadable};
 use super::connections::Connections;
-use super::put::{self, Given, given, told, values};
+use super::put::{Given, Told, given, told, values};
 use super::row::{self, Closed};
 use crate::seal::Keys;
 use crate::{Job, JobId, LedgerError, Millis, NewJob, rules};
@@ -43,7 +43,7 @@ const BEGIN: &str = concat!(
        WHERE NOT $36::boolean ORDER BY x.name), \
      tells AS (INSERT INTO job_events (job, seq, at, what) SELECT made.n, e.seq, t.now, ",
     told!("t.now"),
-    " FROM made, t, unnest($35::text[]) WITH ORDINALITY e (what, seq)) \
+    " FROM made, t, unnest($35::text[], $38::bigint[]) WITH ORDINALITY e (what, due, seq)) \
      SELECT t.now, (SELECT job FROM asked), (SELECT job FROM held), (SELECT n FROM made), \
        CASE WHEN $37::boolean AND EXISTS (SELECT FROM made) THEN pg_notify('sutler_jobs', '')::text END FROM t"
 );
@@ -60,7 +60,7 @@ pub(super) async fn begin(connections: &Connections, keys: &Keys, new: &NewJob) 
     // Whatever depends on the time is counted by the server.
     let shape = rules::born(new, Millis(0));
     let given = Given::new(&shape, new.route, &new.body, keys)?;
-    let events = put::texts(&new.events)?;
+    let events = Told::new(&new.events)?;
     let mut why = String::new();
     for _ in 0..TRIES {
         let seen = match attempt(connections, new, &shape, &given, &events).await {
@@ -86,14 +86,15 @@ async fn attempt(
     new: &NewJob,
     shape: &Job,
     given: &Given<'_>,
-    events: &[String],
+    events: &Told,
 ) -> Result<Seen, Broken> {
     let floor = connections.floor();
     let (due, deadline) = (row::distance(new.due_after), row::distance(new.deadline_after));
     let lease = new.lease.as_ref().map(|(_, d)| row::distance(*d));
     let is_final = shape.standing.status.is_final();
     let soon = given.waits() && new.due_after <= super::listen::SOON;
-    let params = given.params(&[&floor, &due, &deadline, &lease, &events, &is_final, &soon]);
+    let params =
+        given.params(&[&floor, &due, &deadline, &lease, &events.whats, &is_final, &soon, &events.dues]);
     let rows = connections.write(BEGIN, &params).await?;
     let r = rows.first().ok_or_else(|| unreadable("an answer", "it is empty"))?;
     Ok(Seen {

@@ -67,6 +67,10 @@ impl Broken {
                 "{text}; restore a backup of the database"
             )));
         }
+        // Data that the server does not take today it does not take tomorrow: a zero byte in a text.
+        if code.code().starts_with("22") {
+            return Self::Refused(LedgerError::Unreadable(text));
+        }
         let unavailable = LedgerError::Unavailable(text);
         // A standby, as after a failover: another connection may reach the server that can be written.
         if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
@@ -96,6 +100,9 @@ pub(super) fn words(e: &Error) -> String {
     while let Some(e) = under {
         out = format!("{out}: {e}");
         under = e.source();
+    }
+    if out.contains("invalid peer certificate: UnknownIssuer") {
+        out.push_str("; name the authority of its certificate with [ledger] ca-file");
     }
     out
 }

@@ -80,7 +80,7 @@ const TAKE: &str = concat!(
     columns!(),
     ", wanted.nth), \
      tells AS (INSERT INTO job_events (job, seq, at, what) SELECT n, last_event, updated, \
-       jsonb_build_object('event', 'claimed', 'token', token, 'holder', $4::text) FROM new) \
+       json_build_object('event', 'claimed', 'token', token, 'holder', $4::text)::text FROM new) \
      SELECT ",
     columns!(),
     " FROM new j ORDER BY j.nth"

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::begin::{TRIES, refuse_if_held};
 use super::broken::{Broken, Effect, unreadable};
 use super::connections::Connections;
-use super::put::{self, told};
+use super::put::{Told, told};
 use super::row::{self, Closed, columns};
 use crate::seal::Keys;
 use crate::{Held, JobId, LeaseChange, LedgerError, Write, rules};
@@ -44,7 +44,7 @@ const COMMIT: &str = concat!(
      tells AS (INSERT INTO job_events (job, seq, at, what) \
        SELECT new.n, new.last_event - cardinality($21::text[]) + e.nth, old.now, ",
     told!("old.now"),
-    " FROM new, old, unnest($21::text[]) WITH ORDINALITY e (what, nth)) SELECT ",
+    " FROM new, old, unnest($21::text[], $23::bigint[]) WITH ORDINALITY e (what, due, nth)) SELECT ",
     columns!(),
     ", CASE WHEN $22::boolean AND j.queue = 0 THEN pg_notify('sutler_jobs', '')::text END FROM new j"
 );
@@ -54,7 +54,7 @@ struct Brought {
     state: Option<Vec<u8>>,
     /// The inner `None` takes the answer away.
     answer: Option<Option<Vec<u8>>>,
-    events: Vec<String>,
+    events: Told,
 }
 
 pub(super) async fn commit(connections: &Connections, keys: &Keys, write: &Write) -> Result<Closed, Broken> {
@@ -66,7 +66,7 @@ pub(super) async fn commit(connections: &Connections, keys: &Keys, write: &Write
             Some(None) => Some(None),
             None => None,
         },
-        events: put::texts(&write.events)?,
+        events: Told::new(&write.events)?,
     };
     let mut why = "the row changes all the time".to_owned();
     for _ in 0..TRIES {
@@ -125,8 +125,9 @@ async fn attempt(
                 &plugin,
                 &digest,
                 &write.deadline_after.map(row::distance),
-                &brought.events,
+                &brought.events.whats,
                 &(write.due_after <= super::listen::SOON),
+                &brought.events.dues,
             ],
         )
         .await?;

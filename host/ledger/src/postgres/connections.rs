@@ -22,7 +22,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 /// tables are planned as large ones even while the server takes them for empty, and once for a connection. A server
 /// that would answer before a commit is on the disk is told otherwise.
 pub(super) const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
-     SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'; \
+     SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_isolation = 'read committed'; \
      SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
      SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 

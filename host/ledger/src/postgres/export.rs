@@ -98,8 +98,7 @@ pub(super) async fn events_between(
     after: i64,
     upto: i64,
 ) -> Result<BTreeMap<i64, Result<Vec<Event>, Broken>>, Broken> {
-    let sql =
-        "SELECT job, seq, at, what::text FROM job_events WHERE job > $1 AND job <= $2 ORDER BY job, seq";
+    let sql = "SELECT job, seq, at, what FROM job_events WHERE job > $1 AND job <= $2 ORDER BY job, seq";
     let mut out: BTreeMap<i64, Result<Vec<Event>, Broken>> = BTreeMap::new();
     for r in c.query(sql, &[&after, &upto], Effect::None).await? {
         let of = out.entry(get(&r, 0)?).or_insert_with(|| Ok(Vec::new()));

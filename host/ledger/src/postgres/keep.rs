@@ -7,7 +7,7 @@ use sutler_model::Digest;
 use super::begin::{self, TRIES};
 use super::broken::{Broken, unreadable};
 use super::connections::Connections;
-use super::put::{self, Given, given, values};
+use super::put::{Given, given, values};
 use super::row::{self, get};
 use crate::seal::Keys;
 use crate::{Event, Job, JobId, LedgerError, Record, rules};
@@ -67,7 +67,7 @@ const PUT: &str = concat!(
      takes AS (INSERT INTO job_resources (scope, resource, job) \
        SELECT DISTINCT $25::text, x.name, made.n FROM made, unnest($11::text[]) x (name) \
        WHERE NOT $41::boolean ORDER BY x.name), \
-     tells AS (INSERT INTO job_events (job, seq, at, what) SELECT made.n, e.seq, e.at, e.what::jsonb \
+     tells AS (INSERT INTO job_events (job, seq, at, what) SELECT made.n, e.seq, e.at, e.what \
        FROM made, unnest($38::bigint[], $39::bigint[], $40::text[]) e (seq, at, what)) \
      SELECT pg_notify('sutler_jobs', '')::text FROM made"
 );
@@ -118,7 +118,8 @@ async fn put(
 ) -> Result<(), Broken> {
     let numbers: Vec<i64> = events.iter().map(|e| row::int(e.seq)).collect();
     let times: Vec<i64> = events.iter().map(|e| e.at.0).collect();
-    let whats = put::texts(events.iter().map(|e| &e.what))?;
+    let text = |e: &Event| serde_json::to_string(&e.what).map_err(|e| unreadable("an event", e));
+    let whats = events.iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let until = job.lease.as_ref().map(|l| l.until.0);
     let (wake, revision, is_final) =
         (row::queue(job).1, row::int(job.revision), job.standing.status.is_final());

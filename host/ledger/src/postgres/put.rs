@@ -138,21 +138,55 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Events as texts. Those that hold a distance from now keep it: the server adds its now.
-pub(super) fn texts<'a>(events: impl IntoIterator<Item = &'a Happened>) -> Result<Vec<String>, Broken> {
-    let text = |e: &Happened| serde_json::to_string(e).map_err(|e| unreadable("an event", e));
-    events.into_iter().map(text).collect()
+/// New events on their way: the server adds its now to the distances in them.
+pub(super) struct Told {
+    /// JSON without its last brace, and without the distance.
+    pub(super) whats: Vec<String>,
+    pub(super) dues: Vec<Option<i64>>,
 }
 
-/// New events of a job, from a text array with numbers; a `due` in them is counted from now.
+impl Told {
+    pub(super) fn new(events: &[Happened]) -> Result<Self, Broken> {
+        let (mut whats, mut dues) = (Vec::new(), Vec::new());
+        for event in events {
+            let mut what = serde_json::to_value(event).map_err(|e| unreadable("an event", e))?;
+            let due = what.as_object_mut().and_then(|o| o.remove("due"));
+            dues.push(due.and_then(|due| due.as_i64()));
+            let mut text = what.to_string();
+            text.pop();
+            whats.push(text);
+        }
+        Ok(Self { whats, dues })
+    }
+}
+
+/// The text of a new event `e`, as [`Told`] gives it.
 macro_rules! told {
     ($now:literal) => {
-        concat!(
-            "CASE WHEN e.what::jsonb ? 'due' THEN jsonb_set(e.what::jsonb, '{due}', \
-             to_jsonb((e.what::jsonb ->> 'due')::bigint + ",
-            $now,
-            ")) ELSE e.what::jsonb END"
-        )
+        concat!("e.what || coalesce(',\"due\":' || (", $now, " + e.due), '') || '}'")
     };
 }
 pub(super) use told;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Millis;
+
+    #[test]
+    fn events_are_split_from_their_distances() {
+        let events = [
+            Happened::Saved,
+            Happened::StepFailed { code: "a}\0".into(), due: Millis(250) },
+            Happened::Waiting { due: Millis(0) },
+        ];
+        let told = Told::new(&events).unwrap();
+        let expected = [
+            "{\"event\":\"saved\"",
+            "{\"code\":\"a}\\u0000\",\"event\":\"step-failed\"",
+            "{\"event\":\"waiting\"",
+        ];
+        assert_eq!(told.whats, expected);
+        assert_eq!(told.dues, [None, Some(250), Some(0)]);
+    }
+}

@@ -65,7 +65,7 @@ pub(super) async fn events(
     after: u64,
     limit: u32,
 ) -> Result<Vec<Event>, Broken> {
-    let sql = "SELECT e.seq, e.at, e.what::text FROM job_events e WHERE e.job = (SELECT n FROM provisioning_jobs \
+    let sql = "SELECT e.seq, e.at, e.what FROM job_events e WHERE e.job = (SELECT n FROM provisioning_jobs \
                WHERE right(id, 32) = right($1, 32) AND id = $1) AND e.seq > $2 ORDER BY e.seq LIMIT $3";
     let rows = connections.read(sql, &[&id.as_str(), &row::int(after), &i64::from(limit)]).await?;
     rows.iter().map(|r| row::event(r, 0)).collect()

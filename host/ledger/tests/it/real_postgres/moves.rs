@@ -54,7 +54,13 @@ async fn fill(ledger: &dyn Ledger) {
                 write.due_after = std::time::Duration::from_secs(90);
                 write.events = vec![sutler_ledger::Happened::Waiting { due: sutler_ledger::Millis(90_000) }];
             }
-            _ => write.standing.cancel_requested = true,
+            _ => {
+                write.standing.cancel_requested = true;
+                // Whatever a plugin takes for a code.
+                let code = "odd}\0\\u0000\u{2028}\"'".to_owned();
+                write.events =
+                    vec![sutler_ledger::Happened::StepFailed { code, due: sutler_ledger::Millis(5) }];
+            }
         }
         ledger.commit(write).await.unwrap();
     }
@@ -95,4 +101,25 @@ async fn an_export_shows_one_moment() {
     // One that is not read to its end holds up nobody.
     drop(rig.ledger.export().next().await);
     assert_eq!(all(&*rig.ledger).await.len(), 251);
+}
+
+#[tokio::test]
+async fn what_a_text_cannot_hold_is_refused_for_good_and_a_code_holds_everything() {
+    let rig = rig().await;
+    fill(&*rig.ledger).await;
+    let code = |e: &sutler_ledger::Event| match &e.what {
+        sutler_ledger::Happened::StepFailed { code, due } => Some((code.clone(), due.0 - e.at.0)),
+        _ => None,
+    };
+    let mut codes = Vec::new();
+    for record in all(&*rig.ledger).await {
+        if let Record::Job { events, .. } = record {
+            codes.extend(events.iter().filter_map(code));
+        }
+    }
+    assert_eq!(codes, vec![("odd}\0\\u0000\u{2028}\"'".to_owned(), 5); 3]);
+    let mut new = held().nth(99).new_job();
+    new.job.request_id = "r\0".into();
+    let got = rig.ledger.begin(new).await;
+    assert!(matches!(got, Err(sutler_ledger::LedgerError::Unreadable(_))), "{got:?}");
 }
