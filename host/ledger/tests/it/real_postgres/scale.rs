@@ -25,9 +25,8 @@ async fn copies(rig: &Shared, count: usize, tenancy: &str, wake: i64) {
     .await;
 }
 
-/// The middle one of many claims that find one job, and of many that find none.
-async fn cost(rig: &Shared, limited: bool) -> (Duration, Duration) {
-    let (mut full, mut empty) = (Vec::new(), Vec::new());
+/// A claim that finds one job, and one that finds none.
+async fn cost(rig: &Shared, n: usize, limited: bool) -> (Duration, Duration) {
     let wanted = || {
         let mut wanted: Claim = claim(4);
         if !limited {
@@ -35,22 +34,16 @@ async fn cost(rig: &Shared, limited: bool) -> (Duration, Duration) {
         }
         wanted
     };
-    for n in 10..50 {
-        let mut sample = held().nth(n + if limited { 1000 } else { 0 });
-        sample.lease = None;
-        let job = sample.create(&*rig.ledger).await;
-        let start = Instant::now();
-        let got = rig.ledger.claim(wanted()).await.unwrap();
-        full.push(start.elapsed());
-        assert_eq!(got.iter().map(|j| &j.id).collect::<Vec<_>>(), [&job.id]);
-        let start = Instant::now();
-        assert!(rig.ledger.claim(wanted()).await.unwrap().is_empty());
-        empty.push(start.elapsed());
-    }
-    full.sort();
-    empty.sort();
-    let middle = |times: &[Duration]| *times.get(times.len() / 2).unwrap();
-    (middle(&full), middle(&empty))
+    let mut sample = held().nth(n + if limited { 1000 } else { 10 });
+    sample.lease = None;
+    let job = sample.create(&*rig.ledger).await;
+    let start = Instant::now();
+    let got = rig.ledger.claim(wanted()).await.unwrap();
+    let full = start.elapsed();
+    assert_eq!(got.iter().map(|j| &j.id).collect::<Vec<_>>(), [&job.id]);
+    let start = Instant::now();
+    assert!(rig.ledger.claim(wanted()).await.unwrap().is_empty());
+    (full, start.elapsed())
 }
 
 async fn parked(count: usize) -> Shared {
@@ -65,10 +58,20 @@ async fn parked(count: usize) -> Shared {
 async fn a_claim_costs_the_same_beside_a_hundred_times_the_parked_jobs() {
     let (few, many) = (parked(1_000).await, parked(100_000).await);
     for limited in [false, true] {
-        let (few, many) = (cost(&few, limited).await, cost(&many, limited).await);
-        println!("limited {limited}: claims beside 1,000 parked jobs {few:?}, beside 100,000 {many:?}");
-        assert!(many.0 < few.0 * 4, "{few:?} beside 1,000 parked jobs, {many:?} beside 100,000");
-        assert!(many.1 < few.1 * 4, "{few:?} beside 1,000 parked jobs, {many:?} beside 100,000");
+        // The quickest of many in turn: what else the machine does is not the ledger's cost.
+        let longest = (Duration::MAX, Duration::MAX);
+        let (mut beside_few, mut beside_many) = (longest, longest);
+        for n in 0..60 {
+            for (rig, least) in [(&few, &mut beside_few), (&many, &mut beside_many)] {
+                let (full, empty) = cost(rig, n, limited).await;
+                *least = (least.0.min(full), least.1.min(empty));
+            }
+        }
+        println!(
+            "limited {limited}: claims beside 1,000 parked jobs {beside_few:?}, beside 100,000 {beside_many:?}"
+        );
+        assert!(beside_many.0 < beside_few.0 * 3, "{beside_few:?} {beside_many:?}");
+        assert!(beside_many.1 < beside_few.1 * 3, "{beside_few:?} {beside_many:?}");
     }
 }
 
