@@ -1,6 +1,6 @@
 //! Points at which a crash test kills its own process. Without the feature `failpoints` there is nothing of it.
 
-/// Every point that there is: the passage of a write through the SQLite writer.
+/// The points on the passage of a write through the SQLite writer.
 pub const FAILPOINTS: &[&str] = &[
     "sqlite-before-begin",
     "sqlite-within-transaction",
@@ -8,6 +8,9 @@ pub const FAILPOINTS: &[&str] = &[
     "sqlite-after-commit",
     "sqlite-after-answer",
 ];
+
+/// Those of a write on its way to PostgreSQL and back.
+pub const POSTGRES_FAILPOINTS: &[&str] = &["postgres-before-write", "postgres-after-write"];
 
 /// Kills the process by SIGKILL at the n-th passage of the point that `SUTLER_FAILPOINT="name:n"` names.
 #[cfg(feature = "failpoints")]
@@ -20,7 +23,8 @@ pub fn failpoint(name: &'static str) {
         let (name, n) = text.rsplit_once(':')?;
         Some((name.to_owned(), AtomicI64::new(n.parse().ok()?)))
     });
-    debug_assert!(FAILPOINTS.contains(&name) || !name.starts_with("sqlite-"), "{name} is not in the list");
+    let known = |names: &[&str]| names.contains(&name);
+    debug_assert!(known(FAILPOINTS) || known(POSTGRES_FAILPOINTS), "{name} is not in a list");
     if let Some((chosen, left)) = CHOSEN.as_ref()
         && chosen == name
         && left.fetch_sub(1, Ordering::SeqCst) == 1

@@ -7,9 +7,11 @@ mod error;
 mod event;
 mod failpoint;
 mod job;
+mod late;
 mod ledger;
 pub mod lines;
 mod memory;
+mod postgres;
 mod rules;
 mod seal;
 mod sqlite;
@@ -21,13 +23,15 @@ pub mod contract;
 pub use clock::{Clock, ManualClock};
 pub use error::LedgerError;
 pub use event::{Event, Happened};
-pub use failpoint::{FAILPOINTS, failpoint};
+pub use failpoint::{FAILPOINTS, POSTGRES_FAILPOINTS, failpoint};
 pub use job::{
     InvalidJobId, Job, JobId, JobKind, JobMode, Lease, Millis, Phase, Standing, Status, UnknownWord,
 };
+pub use late::Late;
 pub use ledger::{
     Answer, Begun, Claim, Depth, Filter, Held, LeaseChange, Ledger, Limits, NewJob, Problem, Record, Write,
 };
 pub use memory::{Hook, Memory, Moment};
+pub use postgres::{Postgres, PostgresOptions};
 pub use seal::Keys;
 pub use sqlite::{Sqlite, SqliteOptions};

@@ -11,9 +11,9 @@ use sutler_ledger::{Begun, FAILPOINTS, Job, Keys, Ledger, Sqlite, SqliteOptions,
 use crate::sqlite::{answer, held, save};
 
 const FOLDER: &str = "SUTLER_CRASH_TEST_FOLDER";
-const WRITERS: usize = 6;
-const JOBS: usize = 3;
-const SAVES: u64 = 3;
+pub(crate) const WRITERS: usize = 6;
+pub(crate) const JOBS: usize = 3;
+pub(crate) const SAVES: u64 = 3;
 
 fn open(folder: &Path) -> Sqlite {
     let path = folder.join("ledger.db");
@@ -32,7 +32,7 @@ async fn killed() {
             let ledger = ledger.clone();
             tokio::spawn(async move {
                 for n in 0..JOBS {
-                    finish(&ledger, 100 * w + n).await;
+                    finish(&*ledger, 100 * w + n).await;
                 }
             })
         })
@@ -43,7 +43,7 @@ async fn killed() {
     println!("\nall");
 }
 
-async fn finish(ledger: &Sqlite, n: usize) {
+pub(crate) async fn finish(ledger: &dyn Ledger, n: usize) {
     let said = |job: &Job| println!("\nhas {} {}", job.id, job.revision);
     let mut job = match ledger.begin(held().nth(n).new_job()).await.unwrap() {
         Begun::Created(job) | Begun::Repeated(job) => job,
@@ -69,7 +69,7 @@ fn run(folder: &Path, failpoint: &str) -> Output {
 }
 
 /// The newest revision of each job that the process had an answer for.
-fn acknowledged(output: &Output, known: &mut HashMap<String, u64>) {
+pub(crate) fn acknowledged(output: &Output, known: &mut HashMap<String, u64>) {
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         if let ["has", id, revision] = line.split(' ').collect::<Vec<_>>()[..] {
             let revision = revision.parse().unwrap();
@@ -80,8 +80,7 @@ fn acknowledged(output: &Output, known: &mut HashMap<String, u64>) {
     }
 }
 
-async fn whole(folder: &Path, known: &HashMap<String, u64>, at: &str) {
-    let ledger = open(folder);
+pub(crate) async fn whole(ledger: &dyn Ledger, known: &HashMap<String, u64>, at: &str) {
     assert_eq!(ledger.check().await.unwrap(), [], "{at}");
     for (id, revision) in known {
         let job =
@@ -108,13 +107,13 @@ async fn nothing_that_was_answered_is_lost_wherever_the_process_dies() {
             let output = run(folder.path(), &at);
             assert_eq!(output.status.signal(), Some(9), "{at}: {output:?}");
             acknowledged(&output, &mut known);
-            whole(folder.path(), &known, &at).await;
+            whole(&open(folder.path()), &known, &at).await;
         }
         let output = run(folder.path(), "none:1");
         assert!(output.status.success(), "{output:?}");
         acknowledged(&output, &mut known);
         assert_eq!(known.len(), WRITERS * JOBS);
         assert!(known.values().all(|revision| *revision == SAVES + 2), "{known:?}");
-        whole(folder.path(), &known, point).await;
+        whole(&open(folder.path()), &known, point).await;
     }
 }

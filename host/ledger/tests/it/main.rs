@@ -12,5 +12,6 @@ mod damage;
 mod keys;
 mod lines;
 mod memory;
+mod real_postgres;
 mod scale;
 mod sqlite;

@@ -1,0 +1,20 @@
+mod address;
+mod begin;
+mod broken;
+mod check;
+mod choose;
+mod claim;
+mod commit;
+mod connections;
+mod export;
+mod keep;
+mod ledger;
+mod listen;
+mod migrations;
+mod open;
+mod put;
+mod read;
+mod row;
+
+pub use ledger::Postgres;
+pub use open::PostgresOptions;

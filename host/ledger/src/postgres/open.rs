@@ -1,0 +1,23 @@
+//! How the shared ledger is opened.
+
+use std::path::PathBuf;
+
+/// So many connections where nothing else is said. A host's writes are short; more only queue up in the server.
+const CONNECTIONS: usize = 10;
+
+/// How a ledger on PostgreSQL is opened. The default migrates and believes the system's certificate authorities.
+#[derive(Debug, Clone, Default)]
+pub struct PostgresOptions {
+    /// Certificate authorities to believe instead of the system's, as PEM.
+    pub ca_file: Option<PathBuf>,
+    /// Leaves the schema as it is, and refuses one that is older than this binary.
+    pub unmigrated: bool,
+    /// At most so many connections, besides the one that listens; `None` for ten.
+    pub connections: Option<usize>,
+}
+
+impl PostgresOptions {
+    pub(super) fn most(&self) -> usize {
+        self.connections.unwrap_or(CONNECTIONS).max(1)
+    }
+}

@@ -1,0 +1,12 @@
+//! The ledger on a real PostgreSQL server. Everything in here needs one installed, and fails without it.
+
+mod contract;
+mod crash;
+mod faults;
+mod hosts;
+mod moves;
+mod proxy;
+mod scale;
+mod schema;
+mod secure;
+mod server;
