@@ -2,21 +2,37 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sutler_ledger::{Clock, Keys, Ledger, Memory, Millis, Sqlite, SqliteOptions};
+use sutler_ledger::{
+    Clock, Keys, Late, Ledger, LedgerError, Memory, Millis, Postgres, PostgresOptions, Sqlite, SqliteOptions,
+};
+use sutler_model::Secret;
+
+/// The pause between attempts to reach a server that was away at the start.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// `[ledger]`
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct LedgerConfig {
+    /// A PostgreSQL server instead of the file, for several hosts: `postgres://USER:PASSWORD@HOST/DATABASE?sslmode=require`.
+    /// Better given by environment (`SUTLER__LEDGER__URL`) than by file.
+    #[schemars(with = "Option<String>")]
+    pub(crate) url: Option<Secret>,
+    /// Certificate authorities of that server instead of the system's, PEM.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Connections to that server, besides the one that listens; 10 when left out.
+    pub(crate) connections: Option<usize>,
     /// The ledger's file (SQLite), on a local disk; one host serves it. Left out: `$XDG_STATE_HOME/sutler/ledger.db`,
     /// else `$HOME/.local/state/sutler/ledger.db`, else `/var/lib/sutler/ledger.db`.
     pub(crate) path: Option<PathBuf>,
     /// The keys that requests, states and answers are sealed with. Left out: `ledger.key` beside the ledger's file,
-    /// made at the first start with mode 0600. Without it nothing sealed can be read again: keep a copy.
+    /// made at the first start with mode 0600. With `url` it has to be given, and is the same on every host; make one
+    /// with `sutler ledger rotate-key`. Without it nothing sealed can be read again: keep a copy.
     pub(crate) key_file: Option<PathBuf>,
 }
 
@@ -41,8 +57,68 @@ impl LedgerConfig {
         self.key_file.clone().unwrap_or_else(|| self.file().with_extension("key"))
     }
 
-    /// Opens the ledger; a serving host is the only one.
-    pub(crate) fn open(&self, options: SqliteOptions) -> anyhow::Result<Opened> {
+    /// What messages call it: the file, or the server without its password.
+    pub(crate) fn place(&self) -> String {
+        match &self.url {
+            None => self.file().display().to_string(),
+            Some(url) => match url.expose().split_once("://") {
+                Some((scheme, rest)) => {
+                    let server = rest.rsplit_once('@').map_or(rest, |(_, server)| server);
+                    format!("{scheme}://{}", server.split('?').next().unwrap_or_default())
+                }
+                None => "[ledger] url".into(),
+            },
+        }
+    }
+
+    /// Opens the ledger. On SQLite a serving host is the only one; on PostgreSQL it starts without its server too and
+    /// tries again.
+    pub(crate) async fn open(&self, options: SqliteOptions) -> anyhow::Result<Opened> {
+        match &self.url {
+            Some(url) => self.server(url, options.serving).await.context("[ledger]"),
+            None => self.sqlite(options),
+        }
+    }
+
+    async fn server(&self, url: &Secret, serving: bool) -> anyhow::Result<Opened> {
+        let Some(file) = &self.key_file else {
+            anyhow::bail!(
+                "key-file is not set; every host of {} needs the same one: set it, make the file once with `sutler \
+                 ledger rotate-key`, and copy it to the other hosts",
+                self.place()
+            );
+        };
+        let keys = Keys::open(file)?;
+        let hash_key = keys.derived("hashes");
+        let (url, place) = (url.clone(), self.place());
+        let options =
+            PostgresOptions { ca_file: self.ca_file.clone(), unmigrated: false, connections: self.connections };
+        let open = async move || Postgres::open(url.expose(), keys.clone(), options.clone()).await;
+        match open().await {
+            Ok(ledger) => Ok(Opened { ledger: Arc::new(ledger), hash_key }),
+            Err(LedgerError::Unavailable(why)) if serving => {
+                tracing::warn!(event = "ledger-away", ledger = %place, "{why}; plans and inspections are served meanwhile");
+                let late = Arc::new(Late::default());
+                let ledger = late.clone();
+                tokio::spawn(async move {
+                    loop {
+                        tokio::time::sleep(AGAIN).await;
+                        match open().await {
+                            Ok(opened) => {
+                                tracing::info!(event = "ledger-there", ledger = %place);
+                                return late.opened(Arc::new(opened));
+                            }
+                            Err(e) => tracing::warn!(event = "ledger-away", ledger = %place, "{e}"),
+                        }
+                    }
+                });
+                Ok(Opened { ledger, hash_key })
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn sqlite(&self, options: SqliteOptions) -> anyhow::Result<Opened> {
         let (file, key) = (self.file(), self.key_file());
         if options.serving {
             for folder in [file.parent(), key.parent()].into_iter().flatten() {

@@ -8,6 +8,7 @@ mod guests;
 mod host;
 pub mod http;
 mod net;
+pub mod postgres;
 mod real;
 pub mod registry;
 mod tls;

@@ -131,7 +131,7 @@ impl JobCommand {
         done.map_err(|e| match e.downcast_ref::<OperationError>() {
             Some(OperationError::NotFound(id)) => anyhow::anyhow!(
                 "there is no job {id} in {}; `sutler job list` shows those that there are",
-                config.ledger.file().display()
+                config.ledger.place()
             ),
             _ => e,
         })
@@ -141,25 +141,25 @@ impl JobCommand {
 type Front = (Operations, std::sync::Arc<dyn Ledger>);
 
 /// The operations as a host has them, without anything that runs.
-fn front(config: &Config, options: SqliteOptions, generation: Generation) -> anyhow::Result<Front> {
-    let ledger = config.ledger.open(options)?.ledger;
+async fn front(config: &Config, options: SqliteOptions, generation: Generation) -> anyhow::Result<Front> {
+    let ledger = config.ledger.open(options).await?.ledger;
     let worker = std::sync::Arc::new(generation);
     Ok((Operations::new(ledger.clone(), worker, &config.operations, "command line")?, ledger))
 }
 
 /// The whole file is not looked through before a look at a few rows.
-fn looking(config: &Config) -> anyhow::Result<Front> {
+async fn looking(config: &Config) -> anyhow::Result<Front> {
     let options = SqliteOptions { damaged: true, ..SqliteOptions::default() };
-    front(config, options, Generation::default())
+    front(config, options, Generation::default()).await
 }
 
-fn changing(config: &Config, generation: Generation) -> anyhow::Result<Front> {
-    front(config, SqliteOptions::default(), generation)
+async fn changing(config: &Config, generation: Generation) -> anyhow::Result<Front> {
+    front(config, SqliteOptions::default(), generation).await
 }
 
 impl List {
     async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let (operations, ledger) = looking(config)?;
+        let (operations, ledger) = looking(config).await?;
         let filter = Filter {
             caller: None,
             status: self.status,
@@ -188,7 +188,7 @@ impl List {
 
 impl Show {
     async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let (operations, ledger) = looking(config)?;
+        let (operations, ledger) = looking(config).await?;
         let job = operations.operation(Who::Operator, &self.id).await?;
         let mut events = Vec::new();
         loop {
@@ -220,7 +220,7 @@ impl Retry {
     async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
         let mut generation = Generation::default();
         if !self.same_digest {
-            let (operations, ledger) = looking(config)?;
+            let (operations, ledger) = looking(config).await?;
             let job = operations.operation(Who::Operator, &self.id).await?.job;
             // A job that is not to be retried is refused without loading anything.
             if job.standing.status == Status::Failed {
@@ -229,7 +229,7 @@ impl Retry {
                 generation = Generation::of(&job.pair, &entry);
             }
         }
-        let (operations, _ledger) = changing(config, generation)?;
+        let (operations, _ledger) = changing(config, generation).await?;
         let job = operations.retry(Who::Operator, &self.id, self.same_digest).await?.job;
         let which = if self.same_digest { "which it had" } else { "which serves its pair now" };
         say(format!("{} goes on with {} {}, {which}", job.id, job.plugin, job.digest));
@@ -239,7 +239,7 @@ impl Retry {
 }
 
 async fn cancel(config: &Config, id: &JobId) -> anyhow::Result<ExitCode> {
-    let (operations, _ledger) = changing(config, Generation::default())?;
+    let (operations, _ledger) = changing(config, Generation::default()).await?;
     let Operation { job, .. } = operations.cancel(Who::Operator, id).await?;
     if job.standing.status == Status::Cancelled {
         say(format!("{id} is cancelled"));
@@ -250,7 +250,7 @@ async fn cancel(config: &Config, id: &JobId) -> anyhow::Result<ExitCode> {
 }
 
 async fn watch(config: &Config, id: &JobId) -> anyhow::Result<ExitCode> {
-    let (operations, _ledger) = looking(config)?;
+    let (operations, _ledger) = looking(config).await?;
     let (mut after, mut message) = (0, String::new());
     loop {
         // The row first: what is final then has all its events.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use futures::StreamExt as _;
-use sutler_ledger::{Keys, Ledger, LedgerError, Record, Sqlite, SqliteOptions};
+use sutler_ledger::{Keys, Ledger, LedgerError, Record, Postgres, Sqlite, SqliteOptions};
 
 use super::progress::Meter;
 use super::{ConfigFile, say};
@@ -66,7 +66,7 @@ impl LedgerCommand {
         telemetry::logs(&config.log, true)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         match self {
-            Self::Migrate(_) => migrate(&config),
+            Self::Migrate(_) => runtime.block_on(migrate(&config)),
             Self::Check(_) => runtime.block_on(check(&config)),
             Self::Export(e) => runtime.block_on(e.run(&config)),
             Self::Import(i) => runtime.block_on(i.run(&config)),
@@ -80,7 +80,12 @@ fn readable() -> SqliteOptions {
     SqliteOptions { damaged: true, ..SqliteOptions::default() }
 }
 
-fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
+async fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
+    if let Some(url) = &config.ledger.url {
+        Postgres::migrate(url.expose(), config.ledger.ca_file.as_deref()).await?;
+        say(format!("{}: the schema is what this version of sutler wants", config.ledger.place()));
+        return Ok(ExitCode::SUCCESS);
+    }
     let file = config.ledger.file();
     let (found, known) = Sqlite::schema(&file)?;
     let at = file.display();
@@ -89,7 +94,7 @@ fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // Nobody serves it meanwhile.
-    config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() })?;
+    config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() }).await?;
     say(match found {
         0 => format!("{at}: a new ledger with schema {known}; its keys are in {}", key_file(config)),
         _ => format!("{at}: schema {found} before, {known} now"),
@@ -98,9 +103,8 @@ fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 async fn check(config: &Config) -> anyhow::Result<ExitCode> {
-    let at = config.ledger.file();
-    let at = at.display();
-    let ledger = config.ledger.open(readable())?.ledger;
+    let at = config.ledger.place();
+    let ledger = config.ledger.open(readable()).await?.ledger;
     let problems = ledger.check().await?;
     if problems.is_empty() {
         let jobs = ledger.depth().await?.jobs;
@@ -175,8 +179,14 @@ fn key_file(config: &Config) -> String {
 async fn rotate(config: &Config, finish: bool) -> anyhow::Result<ExitCode> {
     let path: PathBuf = config.ledger.key_file();
     let at = path.display();
+    let new = config.ledger.url.is_some() || !config.ledger.file().exists();
+    if new && !finish && !path.exists() {
+        let id = Keys::rotate(&path)?;
+        say(format!("{at}: made with the key {id}. Every host of the ledger needs this file; keep a copy of it."));
+        return Ok(ExitCode::SUCCESS);
+    }
     // A ledger that does not open with the keys of now would not be readable with one more.
-    let ledger = config.ledger.open(SqliteOptions::default())?.ledger;
+    let ledger = config.ledger.open(SqliteOptions::default()).await?.ledger;
     if !finish {
         let id = Keys::rotate(&path)?;
         say(format!("{at}: the new key {id} is the active one"));

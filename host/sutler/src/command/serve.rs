@@ -62,7 +62,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
             "no caller token is configured: listening on loopback only; make one with: sutler token new"
         );
     }
-    let ledger = config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() })?;
+    let ledger = config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() }).await?;
     let host = host::build(&config, config.catalog.clone(), ledger).await?;
     let snapshot = host.dispatcher.catalog().reload().await.map_err(anyhow::Error::msg)?;
     tracing::info!(event = "plugins", files = snapshot.files.len(), pairs = snapshot.pairs().len());

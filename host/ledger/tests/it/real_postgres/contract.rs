@@ -7,7 +7,7 @@ use sutler_ledger::contract::Rig;
 use sutler_ledger::{Keys, Ledger, Postgres, PostgresOptions};
 use tempfile::TempDir;
 
-use super::server::{Server, sql};
+use sutler_testkit::postgres::{Server, sql};
 
 pub(crate) const START: i64 = 1_800_000_000_000;
 

@@ -11,10 +11,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::contract::{keys, open, rig};
-use super::proxy::{Cut, Proxy};
-use super::server::Server;
 use crate::scale::claim;
 use crate::sqlite::{held, save};
+use sutler_testkit::postgres::{Cut, Proxy, Server};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -5,8 +5,6 @@ mod crash;
 mod faults;
 mod hosts;
 mod moves;
-mod proxy;
 mod scale;
 mod schema;
 mod secure;
-mod server;

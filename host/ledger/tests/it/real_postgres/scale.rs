@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use sutler_ledger::{Claim, Job, Ledger};
 
 use super::contract::{Shared, rig};
-use super::server::sql;
 use crate::scale::claim;
 use crate::sqlite::held;
+use sutler_testkit::postgres::sql;
 
 /// Copies the first job with other ids, applications and resources; `queue` and `wake` as given.
 async fn copies(rig: &Shared, count: usize, tenancy: &str, wake: i64) {

@@ -9,9 +9,9 @@ use sutler_ledger::{Keys, Ledger, LedgerError, Postgres, PostgresOptions};
 use tempfile::TempDir;
 
 use super::contract::{keys, open, rig};
-use super::server::{Server, client, sql};
 use crate::scale::claim;
 use crate::sqlite::{answer, held, save};
+use sutler_testkit::postgres::{Server, client, sql};
 
 async fn refused(url: &str, keys: Keys, unmigrated: bool) -> String {
     let options = PostgresOptions { unmigrated, ..PostgresOptions::default() };

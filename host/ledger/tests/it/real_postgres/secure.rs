@@ -8,8 +8,8 @@ use sutler_ledger::{Ledger, LedgerError, Postgres, PostgresOptions};
 use tempfile::TempDir;
 
 use super::contract::keys;
-use super::server::{Server, give};
 use crate::sqlite::held;
+use sutler_testkit::postgres::{Server, give};
 
 fn authority(folder: &Path) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();

@@ -34,7 +34,7 @@ pub(crate) struct Export {
 
 impl Export {
     pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let ledger = config.ledger.open(readable())?.ledger;
+        let ledger = config.ledger.open(readable()).await?.ledger;
         let keys = Keys::open(&config.ledger.key_file()).context("[ledger]")?;
         let at = self.file.display();
         let (counts, unreadable) = if self.file == Path::new("-") {

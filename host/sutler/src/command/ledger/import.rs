@@ -43,7 +43,7 @@ impl Import {
         let at = if self.file == Path::new("-") { "stdin".into() } else { self.file.display().to_string() };
         let mut file = self.opened()?;
         let from = self.key_file.as_deref().map(Keys::open).transpose().context("--key-file")?;
-        let ledger = config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() })?.ledger;
+        let ledger = config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() }).await?.ledger;
         let own = Keys::open(&config.ledger.key_file()).context("[ledger]")?;
         let from = from.as_ref().unwrap_or(&own);
         let mut lines = Lines::new(&file, &at, from);
@@ -54,7 +54,7 @@ impl Import {
             alike || empty,
             "{at}: the ledger {} has jobs and recognises repeats by another hash than the exported one, so that \
              repeats of one of the two would be refused; import into a new ledger",
-            config.ledger.file().display()
+            config.ledger.place()
         );
         look_through(&mut lines, (!empty).then_some(&*ledger)).await?;
         if !alike {
@@ -64,7 +64,7 @@ impl Import {
         let mut lines = Lines::new(&file, &at, from);
         lines.head(self.key_file.as_deref())?;
         let (counts, unreadable) = write(&mut lines, &*ledger).await?;
-        say(format!("imported {} into {}", counts.text(), config.ledger.file().display()));
+        say(format!("imported {} into {}", counts.text(), config.ledger.place()));
         if unreadable > 0 {
             say(format!("The export says that {unreadable} records of its ledger could not be read."));
         }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 /// When the connection is cut that a statement with the marked text comes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub enum Cut {
     /// The server never sees the statement.
     Before,
     /// The server has done it, and the answer is lost.
@@ -18,14 +18,15 @@ pub(crate) enum Cut {
     Silence,
 }
 
-pub(crate) struct Proxy {
-    pub(crate) port: u16,
+/// Carries what comes to `port` to a server, for as long as this lives.
+pub struct Proxy {
+    pub port: u16,
     armed: Arc<Mutex<Option<(Cut, String)>>>,
     _ways: JoinSet<()>,
 }
 
 impl Proxy {
-    pub(crate) async fn to(server: u16) -> Self {
+    pub async fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let armed: Arc<Mutex<Option<(Cut, String)>>> = Arc::default();
@@ -41,11 +42,12 @@ impl Proxy {
         Self { port, armed, _ways: ways }
     }
 
-    pub(crate) fn arm(&self, cut: Cut, text: &str) {
+    /// Cuts at the next statement with this text.
+    pub fn arm(&self, cut: Cut, text: &str) {
         *self.armed.lock().unwrap() = Some((cut, text.to_owned()));
     }
     /// Whether it has been cut as it was armed.
-    pub(crate) fn was_cut(&self) -> bool {
+    pub fn was_cut(&self) -> bool {
         self.armed.lock().unwrap().is_none()
     }
 }

@@ -14,7 +14,8 @@ use tokio_postgres::{Client, NoTls};
 
 const MISSING: &str = "PostgreSQL is not installed, and these tests need it: apt-get install postgresql";
 
-pub(crate) struct Server {
+/// Dropping it ends the server and removes its folder.
+pub struct Server {
     folder: PathBuf,
     port: u16,
     options: Vec<String>,
@@ -56,7 +57,8 @@ fn done(command: &mut Command) {
     assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-pub(crate) fn give(path: &Path) {
+/// Makes a file the server's own, so that it reads it.
+pub fn give(path: &Path) {
     if root() {
         let id = |flag| {
             let out = Command::new("id").args([flag, "postgres"]).output().unwrap().stdout;
@@ -68,13 +70,13 @@ pub(crate) fn give(path: &Path) {
 
 impl Server {
     /// One for all tests of the process; each uses databases of its own.
-    pub(crate) fn shared() -> &'static Self {
+    pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Server> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(|_| Vec::new()))
     }
 
     /// A server with further settings, for which `prepare` may put files into the folder.
-    pub(crate) fn start(prepare: impl Fn(&Path) -> Vec<String>) -> Self {
+    pub fn start(prepare: impl Fn(&Path) -> Vec<String>) -> Self {
         programs();
         let folder = tempfile::Builder::new().prefix("sutler-postgres-").tempdir().unwrap().keep();
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
@@ -133,20 +135,21 @@ impl Server {
     }
 
     /// As a loss of power: nothing is shut down. The server's other processes go with their parent.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         let mut child = self.server.lock().unwrap().take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
     /// As an administrator's restart: clients are sent away.
-    pub(crate) fn shut_down(&self) {
+    pub fn shut_down(&self) {
         let mut child = self.server.lock().unwrap().take().unwrap();
         done(Command::new("kill").args(["-INT", &child.id().to_string()]));
         child.wait().unwrap();
     }
 
-    pub(crate) fn start_again(&self) {
+    /// As it was before it was killed or shut down.
+    pub fn start_again(&self) {
         // The killed server's processes must have let go of its memory.
         let start = Instant::now();
         while !self.run() {
@@ -154,16 +157,17 @@ impl Server {
         }
     }
 
-    pub(crate) const fn port(&self) -> u16 {
+    pub const fn port(&self) -> u16 {
         self.port
     }
 
-    pub(crate) fn url(&self, database: &str) -> String {
+    /// The URL of one of its databases.
+    pub fn url(&self, database: &str) -> String {
         format!("postgres://sutler@127.0.0.1:{}/{database}", self.port)
     }
 
     /// A new, empty database's URL.
-    pub(crate) async fn database(&self) -> String {
+    pub async fn database(&self) -> String {
         let name = format!("ledger_{}", self.databases.fetch_add(1, Ordering::SeqCst));
         sql(&self.url("postgres"), &format!("CREATE DATABASE {name}")).await;
         self.url(&name)
@@ -182,12 +186,14 @@ impl Drop for Server {
     }
 }
 
-pub(crate) async fn client(url: &str) -> Client {
+/// A connection to it.
+pub async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
-pub(crate) async fn sql(url: &str, text: &str) {
+/// Runs statements on it.
+pub async fn sql(url: &str, text: &str) {
     client(url).await.batch_execute(text).await.unwrap_or_else(|e| panic!("{text}: {e:?}"));
 }
