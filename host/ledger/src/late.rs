@@ -9,8 +9,8 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use sutler_model::Digest;
 
 use crate::{
-    Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError, Millis, NewJob, Problem,
-    Record, Write,
+    Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError, Millis, NewJob,
+    Problem, Record, Write,
 };
 
 /// Stands for a ledger until it can be opened, and for good afterwards.

@@ -91,8 +91,11 @@ impl LedgerConfig {
         let keys = Keys::open(file)?;
         let hash_key = keys.derived("hashes");
         let (url, place) = (url.clone(), self.place());
-        let options =
-            PostgresOptions { ca_file: self.ca_file.clone(), unmigrated: false, connections: self.connections };
+        let options = PostgresOptions {
+            ca_file: self.ca_file.clone(),
+            unmigrated: false,
+            connections: self.connections,
+        };
         let open = async move || Postgres::open(url.expose(), keys.clone(), options.clone()).await;
         match open().await {
             Ok(ledger) => Ok(Opened { ledger: Arc::new(ledger), hash_key }),

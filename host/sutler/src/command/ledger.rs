@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use futures::StreamExt as _;
-use sutler_ledger::{Keys, Ledger, LedgerError, Record, Postgres, Sqlite, SqliteOptions};
+use sutler_ledger::{Keys, Ledger, LedgerError, Postgres, Record, Sqlite, SqliteOptions};
 
 use super::progress::Meter;
 use super::{ConfigFile, say};
@@ -182,7 +182,9 @@ async fn rotate(config: &Config, finish: bool) -> anyhow::Result<ExitCode> {
     let new = config.ledger.url.is_some() || !config.ledger.file().exists();
     if new && !finish && !path.exists() {
         let id = Keys::rotate(&path)?;
-        say(format!("{at}: made with the key {id}. Every host of the ledger needs this file; keep a copy of it."));
+        say(format!(
+            "{at}: made with the key {id}. Every host of the ledger needs this file; keep a copy of it."
+        ));
         return Ok(ExitCode::SUCCESS);
     }
     // A ledger that does not open with the keys of now would not be readable with one more.

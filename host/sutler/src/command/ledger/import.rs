@@ -43,7 +43,8 @@ impl Import {
         let at = if self.file == Path::new("-") { "stdin".into() } else { self.file.display().to_string() };
         let mut file = self.opened()?;
         let from = self.key_file.as_deref().map(Keys::open).transpose().context("--key-file")?;
-        let ledger = config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() }).await?.ledger;
+        let ledger =
+            config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() }).await?.ledger;
         let own = Keys::open(&config.ledger.key_file()).context("[ledger]")?;
         let from = from.as_ref().unwrap_or(&own);
         let mut lines = Lines::new(&file, &at, from);
