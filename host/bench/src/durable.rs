@@ -63,7 +63,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 fn new(caller: u64) -> Result<New> {
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let id = |s: &str| Identifier::parse(s).map_err(anyhow::Error::from);
-    let settings: Value = json!({"size": 3, "zones": ["a", "b"], "owner": "team-a", "definition": "x".repeat(400)});
+    let settings: Value =
+        json!({"size": 3, "zones": ["a", "b"], "owner": "team-a", "definition": "x".repeat(400)});
     let request = Request {
         id: RequestId::parse(&format!("bench-{n}"))?,
         pair: "deployment/bench".parse()?,
@@ -161,7 +162,8 @@ impl Raw {
             tx.prepare_cached(&events)?.execute(params![n, t])?;
             tx.prepare_cached("INSERT INTO job_requests VALUES ('bench', 'apply', ?1, ?2, 0)")?
                 .execute(params![id, n])?;
-            tx.prepare_cached("INSERT INTO job_resources VALUES (?1, 'main', ?2)")?.execute(params![id, n])?;
+            tx.prepare_cached("INSERT INTO job_resources VALUES (?1, 'main', ?2)")?
+                .execute(params![id, n])?;
             made.push((n, id));
         }
         tx.commit()?;
@@ -220,7 +222,10 @@ pub(crate) async fn run() -> Result<Row> {
         .await?;
         raw = back;
         let b = b?;
-        println!("durable, round {round}: sutler {a:.0} applies/s, raw rusqlite {b:.0}/s, ratio {:.3}", a / b);
+        println!(
+            "durable, round {round}: sutler {a:.0} applies/s, raw rusqlite {b:.0}/s, ratio {:.3}",
+            a / b
+        );
         if round > 0 {
             ratios.push(a / b);
         }

@@ -8,6 +8,7 @@ mod drift;
 mod operations;
 mod plan;
 mod provisioner;
+mod serve;
 mod settings;
 mod worker;
 

@@ -176,6 +176,26 @@ impl SutlerProcess {
         }
     }
 
+    /// Waits until it has been stopped (SIGSTOP), by itself or by somebody.
+    ///
+    /// # Panics
+    /// When it is not in time.
+    #[expect(clippy::panic, reason = "the test has failed")]
+    pub async fn stopped(&self) {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            let stat = self.child.id().map(|id| std::fs::read_to_string(format!("/proc/{id}/stat")));
+            // The state stands behind the name in parentheses.
+            if let Some(Ok(stat)) = stat
+                && stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("sutler was not stopped within {PATIENCE:?}:\n{}", tail(&self.log_lines()));
+    }
+
     /// Waits until it ends by itself.
     pub async fn ended(&mut self) {
         // An error says that it has ended already.

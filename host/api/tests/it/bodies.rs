@@ -248,9 +248,13 @@ async fn routes_and_methods() {
     check(post("/handles", ""), expect![[r#"
         405 allow: GET,HEAD
         {"error":{"code":"method-not-allowed","message":"this route does not take POST; the Allow header says what it takes"}}"#]]).await;
-    check(get("/operations/op_1"), expect![[r#"
+    check(
+        get("/operations/op_1"),
+        expect![[r#"
         404
-        {"error":{"code":"not-found","message":"there is no operation op_1"}}"#]]).await;
+        {"error":{"code":"not-found","message":"there is no operation op_1"}}"#]],
+    )
+    .await;
     check(get("/plugins"), expect![[r#"
         404
         {"error":{"code":"not-found","message":"there is no route /plugins; GET /openapi.json lists them"}}"#]]).await;

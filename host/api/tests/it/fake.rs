@@ -14,15 +14,18 @@ use sutler_access::{Access, AccessConfig, CallerConfig, OperatorConfig, hash_tok
 use sutler_api::{Api, ApiConfig};
 use sutler_dispatch::{
     CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
-    PlanView, PlannedField, PlannedView, PluginView, ProgressView, Provisioner, Work,
+    PlanView, PlannedField, PlannedView, PluginView, Provisioner, Work,
 };
 use sutler_logs::{LogLine, StreamOptions};
 use sutler_model::{
-    Action, Application, Applied, Difference, DifferenceClass, Failure, Fault, FaultKind, FieldChange,
-    Identifier, Inquiry, Pair, Presence, Request, Step,
+    Action, Applied, Difference, DifferenceClass, Failure, Fault, FaultKind, FieldChange, Identifier,
+    Inquiry, Pair, Presence, Request, Step,
 };
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
+
+pub(crate) use crate::fake_operation::OPERATION;
+use crate::fake_operation::operation;
 
 #[derive(Default)]
 pub(crate) struct Fake {
@@ -81,37 +84,6 @@ impl Fake {
             }
             _ => Ok(()),
         }
-    }
-}
-
-pub(crate) const OPERATION: &str = "op_0190a000000070008000000000000000";
-
-fn operation(caller: &str, answer: Option<Result<Vec<Applied>, Failed>>) -> OperationView {
-    OperationView {
-        id: OPERATION.into(),
-        status: if answer.is_some() { "completed" } else { "running" },
-        cancelling: false,
-        pair: "deployment/ksml".parse().unwrap(),
-        application: Application {
-            id: id("orders"),
-            environment: id("prod"),
-            tenant: Some(id("acme")),
-            instance: None,
-        },
-        resources: vec![id("main")],
-        request_id: caller.into(),
-        progress: ProgressView {
-            step: "install".into(),
-            title: "Install the chart".into(),
-            index: Some(1),
-            total: 2,
-            message: "2 of 3 pods are ready".into(),
-            attempt: 1,
-        },
-        retry_after: Duration::from_millis(1_500),
-        answer,
-        created: 1_767_225_600_000,
-        updated: 1_767_225_601_500,
     }
 }
 

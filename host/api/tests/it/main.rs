@@ -10,6 +10,7 @@
 mod answers;
 mod bodies;
 mod fake;
+mod fake_operation;
 mod logs;
 mod openapi;
 mod operations;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use sutler_jobs::FAILPOINTS as IN_JOBS;
-use sutler_ledger::{FAILPOINTS as IN_LEDGER, Happened, Status};
+use sutler_ledger::{FAILPOINTS as IN_LEDGER, Happened, Ledger, Status};
 use sutler_testkit::SutlerProcess;
 use sutler_testkit::cluster::Fault;
+use sutler_testkit::postgres::Server;
 
 use crate::seven::{self, CREATION, QUICK};
 use crate::support::Site;
@@ -16,6 +17,13 @@ use crate::support::Site;
 const ABREAST: usize = 12;
 /// A life that gets nowhere has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a world's ledger is on.
+#[derive(Clone, Copy)]
+pub(crate) enum On {
+    Sqlite,
+    Postgres(&'static Server),
+}
 
 /// How one host of a world ends.
 #[derive(Debug, Clone)]
@@ -76,8 +84,14 @@ async fn due(site: &Site, kill: &Kill, held: usize) {
 }
 
 /// Hosts die one after the other, the last one lives; then everything must be true.
-async fn survives(settings: Value, kills: &[Kill]) -> Result<Lived, String> {
-    let site = seven::site(QUICK).await;
+async fn survives(on: On, settings: Value, kills: &[Kill]) -> Result<Lived, String> {
+    let (site, url) = match on {
+        On::Sqlite => (seven::site(QUICK).await, None),
+        On::Postgres(server) => {
+            let url = server.database().await;
+            (seven::shared_site(QUICK, &url).await, Some(url))
+        }
+    };
     let body = seven::request(settings).body();
     let mut lived = Lived::default();
     for kill in kills {
@@ -97,7 +111,11 @@ async fn survives(settings: Value, kills: &[Kill]) -> Result<Lived, String> {
     }
     host.kill().await;
     seven::once(&site.cluster, &["main"])?;
-    let (job, events) = seven::only(&seven::ledger(site.folder.path())).await?;
+    let ledger: Box<dyn Ledger> = match url {
+        None => Box::new(seven::ledger(site.folder.path())),
+        Some(url) => Box::new(seven::shared_ledger(site.folder.path(), &url).await),
+    };
+    let (job, events) = seven::only(&*ledger).await?;
     seven::completed(&job)?;
     let count = |name: &str| events.iter().filter(|e| e.what.name() == name).count();
     (lived.attempts, lived.claims) = (count("step-started"), count("claimed"));
@@ -106,6 +124,7 @@ async fn survives(settings: Value, kills: &[Kill]) -> Result<Lived, String> {
 
 /// Many worlds, some at once. Answers what became of each, in any order.
 async fn worlds<T: Clone + std::fmt::Debug>(
+    on: On,
     all: Vec<T>,
     plan: impl Fn(&T) -> (Value, Vec<Kill>),
 ) -> Vec<(T, Lived)> {
@@ -114,7 +133,7 @@ async fn worlds<T: Clone + std::fmt::Debug>(
         async move {
             let over = Err(format!("nothing within {PATIENCE:?}"));
             let came =
-                tokio::time::timeout(PATIENCE, survives(settings.clone(), &kills)).await.unwrap_or(over);
+                tokio::time::timeout(PATIENCE, survives(on, settings.clone(), &kills)).await.unwrap_or(over);
             (which, settings, kills, came)
         }
     });
@@ -134,7 +153,7 @@ async fn worlds<T: Clone + std::fmt::Debug>(
 }
 
 /// The passages of a point at which hosts die. An operation takes ten calls and as many writes, and is claimed once
-/// after it was parked; the ledger's writer has other work between.
+/// after it was parked; the ledger has other writes between.
 fn passages(name: &str) -> Vec<u32> {
     match name {
         "jobs-before-begin" | "jobs-after-begin" | "jobs-after-claim" => vec![1],
@@ -143,21 +162,40 @@ fn passages(name: &str) -> Vec<u32> {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn killed_at_every_point_of_its_own_code() {
-    let points = IN_LEDGER.iter().chain(IN_JOBS).copied();
+/// A host dies at each passage of each point of the ledger's code and of the jobs'.
+pub(crate) async fn at_every_point(on: On, of_ledger: &[&'static str]) {
+    let points = of_ledger.iter().chain(IN_JOBS).copied();
     let all = points.flat_map(|name| passages(name).into_iter().map(move |n| (name, n))).collect();
-    let lived = worlds(all, |(name, n)| (json!({}), vec![Kill::At(name, *n)])).await;
+    let lived = worlds(on, all, |(name, n)| (json!({}), vec![Kill::At(name, *n)])).await;
     let alive: Vec<_> = lived.iter().filter(|(_, l)| l.fired != [true]).map(|(which, _)| which).collect();
     assert!(alive.is_empty(), "nobody died at {alive:?}; is the binary one with failpoints?");
     println!("{} operations survived a death each", lived.len());
+}
+
+/// Hosts die as each seed says.
+pub(crate) async fn anywhere(on: On) {
+    let seeds = seeds();
+    println!("seeds {:?} to {:?}; replay one by SUTLER_CRASH_SEED", seeds.first(), seeds.last());
+    let lived = worlds(on, seeds, |seed| chance(*seed)).await;
+    let deaths: usize = lived.iter().map(|(_, l)| l.fired.iter().filter(|f| **f).count()).sum();
+    println!("{} operations survived {deaths} deaths", lived.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_every_point_of_its_own_code() {
+    at_every_point(On::Sqlite, IN_LEDGER).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_anywhere_again_and_again() {
+    anywhere(On::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_the_middle_of_each_change() {
     let faults = [Fault::Hold, Fault::HoldAnswer, Fault::Late(Duration::from_millis(4000))];
     let all = (1..=7).flat_map(|n| faults.map(|f| (n, f))).collect();
-    let lived = worlds(all, |(n, fault)| (json!({}), vec![Kill::During(*n, *fault)])).await;
+    let lived = worlds(On::Sqlite, all, |(n, fault)| (json!({}), vec![Kill::During(*n, *fault)])).await;
     for ((n, fault), l) in &lived {
         assert_eq!(l.fired, [true], "{n} {fault:?}");
         assert!(l.claims >= 2 && l.attempts >= 11, "{n} {fault:?}: {} claims", l.claims);
@@ -200,15 +238,6 @@ fn seeds() -> Vec<u64> {
         (None, Some(many)) => (new..new + many).collect(),
         (None, None) => (1..=6).chain([new]).collect(),
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn killed_anywhere_again_and_again() {
-    let seeds = seeds();
-    println!("seeds {:?} to {:?}; replay one by SUTLER_CRASH_SEED", seeds.first(), seeds.last());
-    let lived = worlds(seeds, |seed| chance(*seed)).await;
-    let deaths: usize = lived.iter().map(|(_, l)| l.fired.iter().filter(|f| **f).count()).sum();
-    println!("{} operations survived {deaths} deaths", lived.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,7 @@ mod ledger_cli;
 mod life;
 mod listeners;
 mod operations;
+mod real_hosts;
 mod real_life;
 mod registry;
 mod seven;

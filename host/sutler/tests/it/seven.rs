@@ -8,7 +8,9 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use sutler_jobs::machine;
-use sutler_ledger::{Event, Filter, Happened, Job, Keys, Ledger, Sqlite, SqliteOptions, Status};
+use sutler_ledger::{
+    Event, Filter, Happened, Job, Keys, Ledger, Postgres, PostgresOptions, Sqlite, SqliteOptions, Status,
+};
 use sutler_testkit::cluster::Emulator;
 use sutler_testkit::http::{Answered, Caller, SampleRequest};
 
@@ -26,9 +28,6 @@ first-backoff-milliseconds = 100
 "#;
 
 const GRANTS: &str = r#"
-[ledger]
-path = "FOLDER/ledger.db"
-
 [[plugins.seven.grants.kubernetes]]
 verbs = ["get", "create", "delete"]
 kinds = ["ConfigMap"]
@@ -40,9 +39,22 @@ pub(crate) const CREATION: &str = "POST /api/v1/namespaces/t-acme/configmaps";
 
 const STEPS: [&str; 7] = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh"];
 
-/// A cluster, a folder and a configuration for hosts with the plugin.
+/// A cluster, a folder and a configuration for hosts with the plugin, on a ledger of SQLite.
 pub(crate) async fn site(operations: &str) -> Site {
-    let site = Wanted::new().plugin("seven").config(&format!("{operations}\n{GRANTS}")).site().await;
+    place(operations, "path = \"FOLDER/ledger.db\"").await
+}
+
+/// The same for hosts that share a database of PostgreSQL.
+pub(crate) async fn shared_site(operations: &str, url: &str) -> Site {
+    let site = place(operations, &format!("url = {url:?}\nkey-file = \"FOLDER/ledger.key\"")).await;
+    let folder = site.folder.path();
+    Keys::open_or_make(&folder.join("ledger.key"), &folder.join("ledger.db")).unwrap();
+    site
+}
+
+async fn place(operations: &str, ledger: &str) -> Site {
+    let config = format!("{operations}\n[ledger]\n{ledger}\n{GRANTS}");
+    let site = Wanted::new().plugin("seven").config(&config).site().await;
     site.cluster.seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t-acme"}}));
     site
 }
@@ -182,6 +194,12 @@ fn legal(job: &Job, events: &[Event]) -> Result<(), String> {
 pub(crate) fn ledger(folder: &Path) -> Sqlite {
     let keys = Keys::open(&folder.join("ledger.key")).unwrap();
     Sqlite::open(&folder.join("ledger.db"), keys, SqliteOptions::default()).unwrap()
+}
+
+/// The database of hosts that shared it.
+pub(crate) async fn shared_ledger(folder: &Path, url: &str) -> Postgres {
+    let keys = Keys::open(&folder.join("ledger.key")).unwrap();
+    Postgres::open(url, keys, PostgresOptions::default()).await.unwrap()
 }
 
 /// The one job that there is, which has to be final.

@@ -67,7 +67,7 @@ async fn fill(ledger: &dyn Ledger) {
     let mut draft = held().nth(50);
     (draft.lease, draft.status) = (None, Status::Draft);
     draft.create(ledger).await;
-    ledger.keep_plugin(Digest::of(b"topics"), Bytes::from_static(b"\0asm topics")).await.unwrap();
+    ledger.keep_plugin(Digest::of(b"topics"), Bytes::from_static(b"topics")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,39 @@
+//! The operation that the fake host tells of.
+
+use std::time::Duration;
+
+use sutler_dispatch::{Failed, OperationView, ProgressView};
+use sutler_model::{Application, Applied};
+
+use crate::fake::id;
+
+pub(crate) const OPERATION: &str = "op_0190a000000070008000000000000000";
+
+pub(crate) fn operation(caller: &str, answer: Option<Result<Vec<Applied>, Failed>>) -> OperationView {
+    OperationView {
+        id: OPERATION.into(),
+        status: if answer.is_some() { "completed" } else { "running" },
+        cancelling: false,
+        pair: "deployment/ksml".parse().unwrap(),
+        application: Application {
+            id: id("orders"),
+            environment: id("prod"),
+            tenant: Some(id("acme")),
+            instance: None,
+        },
+        resources: vec![id("main")],
+        request_id: caller.into(),
+        progress: ProgressView {
+            step: "install".into(),
+            title: "Install the chart".into(),
+            index: Some(1),
+            total: 2,
+            message: "2 of 3 pods are ready".into(),
+            attempt: 1,
+        },
+        retry_after: Duration::from_millis(1_500),
+        answer,
+        created: 1_767_225_600_000,
+        updated: 1_767_225_601_500,
+    }
+}
