@@ -201,7 +201,9 @@ impl Show {
         }
         if self.json {
             let mut json = show::json(&job);
-            json["events"] = events.iter().map(|e| serde_json::to_value(e).unwrap_or_default()).collect();
+            if let Some(fields) = json.as_object_mut() {
+                fields.insert("events".into(), serde_json::to_value(&events)?);
+            }
             say(serde_json::to_string_pretty(&json)?);
             return Ok(ExitCode::SUCCESS);
         }
@@ -269,7 +271,7 @@ async fn watch(config: &Config, id: &JobId) -> anyhow::Result<ExitCode> {
         match now.job.standing.status {
             Status::Completed => return Ok(ExitCode::SUCCESS),
             Status::Failed => {
-                show::ended(&now).iter().for_each(|line| say(line));
+                show::ended(&now).iter().for_each(say);
                 return Ok(ExitCode::FAILURE);
             }
             Status::Cancelled => return Ok(ExitCode::from(2)),
