@@ -8,6 +8,7 @@ use sutler_jobs::FAILPOINTS as IN_JOBS;
 use sutler_ledger::{FAILPOINTS as IN_LEDGER, Happened, Ledger, Status};
 use sutler_testkit::SutlerProcess;
 use sutler_testkit::cluster::Fault;
+use sutler_testkit::http::Caller;
 use sutler_testkit::postgres::Server;
 
 use crate::seven::{self, CREATION, QUICK};
@@ -122,6 +123,50 @@ async fn survives(on: On, settings: Value, kills: &[Kill]) -> Result<Lived, Stri
     Ok(lived)
 }
 
+/// An operation that waits in its fifth step is cancelled; the host that takes it back dies of `kill`, the next one
+/// ends it.
+async fn taken_back(kill: Kill) -> Result<(), String> {
+    let site = seven::site(QUICK).await;
+    seven::gate(&site.cluster, "closed");
+    let body = seven::request(seven::deed("fifth", "wait-at-gate")).body();
+    let mut host = site.host().await;
+    let id = seven::waiting(&Caller::new(&host.url), &body).await;
+    host.kill().await;
+    seven::cancel(&site, &id).await;
+    if !life(&site, &body, &kill).await {
+        return Err("the host lived".into());
+    }
+    let mut host = site.host().await;
+    let answer = seven::follow(&host.url, &body).await.map_err(|e| e.to_string())?;
+    if answer.json["code"] != "cancelled" {
+        return Err(format!("it came to {}", answer.text));
+    }
+    host.kill().await;
+    let made = seven::created(&site.cluster);
+    if made.len() != 4 || made.values().any(|n| *n != 1) {
+        return Err(format!("created: {made:?}"));
+    }
+    let left = |name: &&String| site.cluster.object("ConfigMap", "t-acme", name).is_some();
+    if let Some(left) = made.keys().find(left) {
+        return Err(format!("{left} is left"));
+    }
+    let (job, _) = seven::only(&seven::ledger(site.folder.path())).await?;
+    match job.standing.status {
+        Status::Cancelled => Ok(()),
+        other => Err(format!("it is {other}")),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_while_it_takes_work_back() {
+    let points = ["jobs-before-call", "jobs-after-call", "jobs-before-write", "jobs-after-write"];
+    let kills = points.into_iter().flat_map(|p| [1, 3, 5].map(|n| Kill::At(p, n)));
+    let each = kills.map(|kill| async move { (kill.clone(), taken_back(kill).await) });
+    let came: Vec<_> = futures::stream::iter(each).buffer_unordered(ABREAST).collect().await;
+    let bad: Vec<_> = came.iter().filter(|(_, came)| came.is_err()).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
 /// Many worlds, some at once. Answers what became of each, in any order.
 async fn worlds<T: Clone + std::fmt::Debug>(
     on: On,
@@ -143,7 +188,7 @@ async fn worlds<T: Clone + std::fmt::Debug>(
         match came {
             Ok(lived) => good.push((which, lived)),
             Err(why) => {
-                println!("{which:?}: {why}\n  settings {settings}, kills {kills:?}");
+                eprintln!("{which:?}: {why}\n  settings {settings}, kills {kills:?}");
                 bad.push(which);
             }
         }
@@ -169,16 +214,16 @@ pub(crate) async fn at_every_point(on: On, of_ledger: &[&'static str]) {
     let lived = worlds(on, all, |(name, n)| (json!({}), vec![Kill::At(name, *n)])).await;
     let alive: Vec<_> = lived.iter().filter(|(_, l)| l.fired != [true]).map(|(which, _)| which).collect();
     assert!(alive.is_empty(), "nobody died at {alive:?}; is the binary one with failpoints?");
-    println!("{} operations survived a death each", lived.len());
+    eprintln!("{} operations survived a death each", lived.len());
 }
 
 /// Hosts die as each seed says.
 pub(crate) async fn anywhere(on: On) {
     let seeds = seeds();
-    println!("seeds {:?} to {:?}; replay one by SUTLER_CRASH_SEED", seeds.first(), seeds.last());
+    eprintln!("seeds {:?} to {:?}; replay one by SUTLER_CRASH_SEED", seeds.first(), seeds.last());
     let lived = worlds(on, seeds, |seed| chance(*seed)).await;
     let deaths: usize = lived.iter().map(|(_, l)| l.fired.iter().filter(|f| **f).count()).sum();
-    println!("{} operations survived {deaths} deaths", lived.len());
+    eprintln!("{} operations survived {deaths} deaths", lived.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use serde_json::{Value, json};
-use sutler_ledger::Job;
+use serde_json::json;
+use sutler_ledger::{Job, Status};
 use sutler_testkit::SutlerProcess;
 use sutler_testkit::cluster::Fault;
 use sutler_testkit::http::{Answered, Caller, SampleRequest, client, renewed};
 
 use crate::listeners::hash;
-use crate::seven::{self, CREATION, QUICK, deed, gate};
+use crate::seven::{self, CREATION, QUICK, deed, gate, until, waiting};
 use crate::support::Site;
 
 async fn world(operations: &str) -> (Site, SutlerProcess, Caller) {
@@ -18,27 +18,6 @@ async fn world(operations: &str) -> (Site, SutlerProcess, Caller) {
     let host = site.host().await;
     let api = Caller::new(&host.url);
     (site, host, api)
-}
-
-/// Its id, once it waits at the gate.
-async fn waiting(api: &Caller, body: &Value) -> String {
-    let answered = api.post("/apply", body).await;
-    assert_eq!(answered.status, 202, "{}", answered.text);
-    let id = answered.json["operationId"].as_str().unwrap().to_owned();
-    until(api, &id, |now| now["progress"]["message"] == "the gate is closed").await;
-    id
-}
-
-async fn until(api: &Caller, id: &str, so: impl Fn(&Value) -> bool) -> Value {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        let now = api.get(&format!("/operations/{id}")).await;
-        if now.status == 200 && so(&now.json) {
-            return now.json;
-        }
-        assert!(Instant::now() < end, "{}", now.text);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 fn outcome(answered: &Answered) -> (u16, &str) {
@@ -185,6 +164,25 @@ async fn a_failure_worth_another_try_goes_on_where_it_stopped() {
     };
     seven::completed(&job).unwrap();
     assert_eq!(events.iter().filter(|e| e.what.name() == "retried").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_work_is_taken_back_in_reverse() {
+    let (site, host, api) = world(QUICK).await;
+    gate(&site.cluster, "closed");
+    let body = seven::request(deed("fifth", "wait-at-gate")).body();
+    let id = waiting(&api, &body).await;
+    assert_eq!(seven::created(&site.cluster).len(), 4);
+    seven::cancel(&site, &id).await;
+    let done = until(&api, &id, |now| now["status"] == "done").await;
+    assert_eq!((&done["outcome"], &done["code"]), (&json!("failed"), &json!("cancelled")), "{done}");
+    let removed =
+        site.cluster.answers().into_iter().filter(|a| a.request.method == "DELETE" && a.status == 200);
+    let removed: Vec<String> =
+        removed.map(|a| a.request.path.rsplit_once('-').unwrap().1.to_owned()).collect();
+    assert_eq!(removed, ["fourth", "third", "second", "first"]);
+    assert_eq!(api.post("/apply", &body).await.json["code"], "cancelled", "also to who asks again");
+    assert_eq!(job_of(&site, host).await.standing.status, Status::Cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread")]

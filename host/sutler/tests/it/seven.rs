@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use sutler_ledger::{
 };
 use sutler_testkit::cluster::Emulator;
 use sutler_testkit::http::{Answered, Caller, SampleRequest};
+use sutler_testkit::sutler_binary;
 
 use crate::support::{Site, Wanted};
 
@@ -112,6 +113,37 @@ pub(crate) async fn done(api: &Caller, id: &str) -> Result<Answered, reqwest::Er
             (other, _) => panic!("operation {id} answered {other}: {}", now.text),
         }
     }
+}
+
+/// Its id, once it waits at the gate.
+pub(crate) async fn waiting(api: &Caller, body: &Value) -> String {
+    let answered = api.post("/apply", body).await;
+    assert_eq!(answered.status, 202, "{}", answered.text);
+    let id = answered.json["operationId"].as_str().unwrap().to_owned();
+    until(api, &id, |now| now["progress"]["message"] == "the gate is closed").await;
+    id
+}
+
+/// An operation as it is read, once it is `so`.
+pub(crate) async fn until(api: &Caller, id: &str, so: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let now = api.get(&format!("/operations/{id}")).await;
+        if now.status == 200 && so(&now.json) {
+            return now.json;
+        }
+        assert!(Instant::now() < end, "{}", now.text);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// As an operator has a job taken back, beside a serving host or without one.
+pub(crate) async fn cancel(site: &Site, id: &str) {
+    let file = site.folder.path().join("sutler.toml");
+    std::fs::write(&file, &site.config).unwrap();
+    let mut command = tokio::process::Command::new(sutler_binary());
+    let out = command.args(["job", "cancel", id, "--config"]).arg(&file).output().await.unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
 /// How often each name was created, by the answers that were given.
