@@ -24,8 +24,8 @@ use sutler_model::{
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
-pub(crate) use crate::fake_operation::OPERATION;
 use crate::fake_operation::operation;
+pub(crate) use crate::fake_operation::{OPERATION, id};
 
 #[derive(Default)]
 pub(crate) struct Fake {
@@ -39,10 +39,6 @@ pub(crate) struct Fake {
     pub(crate) go: Notify,
     /// Told when an apply has finished.
     pub(crate) applied: Notify,
-}
-
-pub(crate) fn id(s: &str) -> Identifier {
-    Identifier::parse(s).unwrap()
 }
 
 fn steps() -> Vec<Step> {

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use sutler_dispatch::{Failed, OperationView, ProgressView};
-use sutler_model::{Application, Applied};
+use sutler_model::{Application, Applied, Identifier};
 
-use crate::fake::id;
+pub(crate) fn id(s: &str) -> Identifier {
+    Identifier::parse(s).unwrap()
+}
 
 pub(crate) const OPERATION: &str = "op_0190a000000070008000000000000000";
 

@@ -9,7 +9,7 @@ use sutler_ledger::{Happened, POSTGRES_FAILPOINTS};
 use sutler_testkit::SutlerProcess;
 use sutler_testkit::cluster::Fault;
 use sutler_testkit::http::{Answered, Caller, renewed};
-use sutler_testkit::postgres::Server;
+use sutler_testkit::postgres::{Cut, Proxy, Server};
 
 use crate::crash::{self, On};
 use crate::seven::{self, CREATION, QUICK, deed, gate};
@@ -92,6 +92,9 @@ async fn paused(server: &Server, pause: Pause) -> Result<(), String> {
     }
     let _whatever = asked.await;
     sleeper.stop().await;
+    if sleeper.events("lease-lost").is_empty() {
+        return Err("it did not notice that it had lost its lease".into());
+    }
     other.stop().await;
     let after = seven::only(&seven::shared_ledger(site.folder.path(), &url).await).await?;
     if before != after {
@@ -165,6 +168,26 @@ async fn real_postgres_restarted_in_the_middle_of_a_step() {
             assert!(host.stop().await.success());
         }
         ended_well(&site, &url).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_postgres_a_cut_connection_does_nothing_twice() {
+    let server = Server::shared();
+    for cut in [Cut::Before, Cut::After, Cut::Silence] {
+        let url = server.database().await;
+        let proxy = Proxy::to(server.port()).await;
+        let by_proxy = url.replace(&format!(":{}/", server.port()), &format!(":{}/", proxy.port));
+        let site = seven::shared_site(QUICK, &by_proxy).await;
+        let mut host = site.host().await;
+        // The write that goes on to the sixth step.
+        proxy.arm(cut, "sixth");
+        let body = seven::request(json!({})).body();
+        let answer = seven::follow(&host.url, &body).await.unwrap();
+        assert_eq!(answer.json["outcome"], "succeeded", "{cut:?}: {}", answer.text);
+        assert!(proxy.was_cut(), "{cut:?}");
+        host.stop().await;
+        ended_well(&site, &url).await.unwrap_or_else(|e| panic!("{cut:?}: {e}"));
     }
 }
 
