@@ -34,7 +34,10 @@ pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
     println!("soak: the jobs' simulation with {} seeds", args.simulations);
     tests(project, "test(/simulation/)", &[("SUTLER_SIMULATION_SEEDS", args.simulations.to_string())])?;
     println!("soak: the crash suite with {} seeds", args.crashes);
-    tests(project, "test(/crash/)", &[("SUTLER_CRASH_SEEDS", args.crashes.to_string())])?;
+    let crashes = [("SUTLER_CRASH_SEEDS", args.crashes.to_string())];
+    tests(project, "test(/(^|::)crash::/)", &crashes)?;
+    println!("soak: the same on PostgreSQL, which has to be installed");
+    tests(project, "test(real_postgres_killed_anywhere)", &crashes)?;
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     let first = args.seed.unwrap_or(clock);
     for seed in (first..).take(args.seeds as usize) {

@@ -18,8 +18,8 @@ use sutler_dispatch::{
 };
 use sutler_logs::{LogLine, StreamOptions};
 use sutler_model::{
-    Action, Applied, Difference, DifferenceClass, Failure, Fault, FaultKind, FieldChange, Identifier,
-    Inquiry, Pair, Presence, Request, Step,
+    Action, Applied, Difference, DifferenceClass, Failure, Fault, FaultKind, FieldChange, Inquiry, Pair,
+    Presence, Request, Step,
 };
 use tokio::sync::Notify;
 use tower::ServiceExt as _;

@@ -171,6 +171,38 @@ async fn real_postgres_restarted_in_the_middle_of_a_step() {
     }
 }
 
+/// Plans and inspections are answered without a ledger; the rest says when to try again, and then goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn real_postgres_away_at_the_start_of_a_host() {
+    let server = Server::start(|_| Vec::new());
+    let (site, url) = site(&server).await;
+    server.kill();
+    let mut host = site.host().await;
+    let api = Caller::new(&host.url);
+    let body = seven::request(json!({})).body();
+    assert_eq!(api.post("/plan", &body).await.json["outcome"], "planned");
+    let mut inspect = body.clone();
+    inspect["changes"] = json!([{"resource": "main"}]);
+    assert_eq!(api.post("/inspect", &inspect).await.json["outcome"], "inspected");
+    let list = api.get("/operations").await;
+    for refused in [api.post("/apply", &body).await, list] {
+        assert_eq!(refused.status, 503, "{}", refused.text);
+        assert!(refused.headers.contains_key("retry-after"));
+        assert!(!refused.text.contains("postgres"), "callers hear nothing of the server: {}", refused.text);
+    }
+    tokio::task::block_in_place(|| server.start_again());
+    // The host tries again by itself.
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    while api.post("/apply", &body).await.status == 503 {
+        assert!(std::time::Instant::now() < until, "{:?}", host.log_lines());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let answer = seven::follow(&host.url, &body).await.unwrap();
+    assert_eq!(answer.json["outcome"], "succeeded", "{}", answer.text);
+    assert!(host.stop().await.success());
+    ended_well(&site, &url).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn real_postgres_a_cut_connection_does_nothing_twice() {
     let server = Server::shared();
