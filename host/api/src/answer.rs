@@ -1,6 +1,7 @@
 //! What the routes answer: bodies with a fixed order of fields, made from the views of the dispatcher.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
@@ -321,6 +322,17 @@ fn drift(d: Difference) -> DriftBody {
         DifferenceClass::ForeignOwner => ClassName::ForeignOwner,
     };
     DriftBody { path: d.at, expected: d.expected, actual: d.actual, class }
+}
+
+/// An answer whose body goes on for as long as there is something to tell.
+pub(crate) fn stream(media_type: HeaderValue, body: Body) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, media_type),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        // A proxy that gathers an answer before it sends it on would hold back what is newest.
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    (headers, body).into_response()
 }
 
 /// A JSON answer. Nothing between here and the caller may keep it: it may carry secret outputs.

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, RawQuery, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use sutler_dispatch::{CallError, EventView, OperationFilter, OperationView};
 use sutler_model::{Kind, Pair};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::answer::{ApplyAnswer, json};
+use crate::answer::{self, ApplyAnswer, json};
 use crate::extract::{CallerOf, TicketOf};
 use crate::in_flight::Ticket;
 use crate::openapi::CallErrors;
@@ -254,12 +254,8 @@ pub(crate) async fn events(
     };
     // What is not there is a 404, not a stream.
     stream.first = Some(stream.look().await?);
-    let mut response = Response::new(Body::from_stream(futures::stream::unfold(stream, Events::next)));
-    let set = response.headers_mut();
-    set.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    set.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    set.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    Ok(response)
+    let body = Body::from_stream(futures::stream::unfold(stream, Events::next));
+    Ok(answer::stream(HeaderValue::from_static("text/event-stream"), body))
 }
 
 type Look = (Vec<EventView>, bool);

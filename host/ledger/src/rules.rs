@@ -7,7 +7,8 @@ use std::time::Duration;
 use sutler_model::{Application, Digest, Pair, PluginName};
 
 use crate::{
-    Claim, Event, Happened, Job, Lease, LeaseChange, LedgerError, Limits, Millis, NewJob, Status, Write,
+    Begun, Claim, Event, Happened, Job, JobId, Lease, LeaseChange, LedgerError, Limits, Millis, NewJob,
+    Status, Write,
 };
 
 /// Whose resources a job works on: resources of two scopes never meet. Identifiers hold no slash.
@@ -20,6 +21,51 @@ pub(crate) fn scope(application: &Application, pair: &Pair) -> String {
 pub(crate) fn tenancy(application: &Application) -> String {
     let text = |i: &Option<sutler_model::Identifier>| i.as_ref().map_or("", |i| i.as_str()).to_owned();
     format!("{}/{}", text(&application.instance), text(&application.tenant))
+}
+
+/// Numbers that count never reach the half that is cut off.
+pub(crate) fn int(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// `queue` and `wake` of a row as it is written; claims alone make a job ready.
+pub(crate) fn queue(job: &Job) -> (i16, i64) {
+    match (in_queue(job.standing.status), &job.lease) {
+        (false, _) => (3, 0),
+        (true, Some(lease)) => (1, lease.until.0),
+        (true, None) => (0, job.due.0),
+    }
+}
+
+/// What is wrong with the queue that a job stands in.
+pub(crate) fn misplaced(job: &Job, (queue, wake): (i64, i64)) -> Option<String> {
+    let (expected, until) = self::queue(job);
+    let expected = (i64::from(expected), until);
+    let ready = queue == 2 && expected.0 < 2 && wake == expected.1;
+    let wrong = !ready && (queue, wake) != expected;
+    wrong.then(|| format!("waits in queue {queue} until {wake} instead of {expected:?}"))
+}
+
+/// What came of wanting a job, as `Begun`, with the texts of a found row still sealed.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on its way to the caller")]
+pub(crate) enum Found<Row> {
+    Created(Job),
+    Repeated(Row),
+    Reused(JobId),
+    Joined(Row),
+    Busy(JobId),
+}
+
+impl<Row> Found<Row> {
+    pub(crate) fn open(self, open: impl Fn(Row) -> Result<Job, LedgerError>) -> Result<Begun, LedgerError> {
+        Ok(match self {
+            Self::Created(job) => Begun::Created(job),
+            Self::Repeated(row) => Begun::Repeated(open(row)?),
+            Self::Joined(row) => Begun::Joined(open(row)?),
+            Self::Reused(id) => Begun::Reused(id),
+            Self::Busy(id) => Begun::Busy(id),
+        })
+    }
 }
 
 /// The row of a new job.

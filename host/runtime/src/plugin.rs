@@ -119,6 +119,7 @@ impl Plugin {
         mode: Mode,
         owner: Owner,
         seed: Seed,
+        fence: Fence,
         grants: &Arc<GrantSet>,
     ) -> Result<Sandbox<'_>, RunError> {
         let full = |what: String, limit: u32| RunError::Overloaded { what, limit: limit as usize };
@@ -137,7 +138,7 @@ impl Plugin {
             mode,
             request_id: seed.request_id().into(),
             deadline: Instant::now() + self.limits.wall(),
-            fence: seed.fence(),
+            fence,
         };
         let state = State::new(
             Arc::new(call),
@@ -214,7 +215,8 @@ impl Plugin {
     /// `RunError` when it faults or says what the contract does not allow.
     pub async fn describe(&self, grants: &Arc<GrantSet>) -> Result<Descriptor, RunError> {
         let mode = Mode::Describe;
-        let mut sandbox = self.open(mode, Owner::nobody(), Seed::Call("describe".into()), grants)?;
+        let mut sandbox =
+            self.open(mode, Owner::nobody(), Seed::Call("describe".into()), Fence::endless(), grants)?;
         let d = self.run(mode, &mut sandbox, &self.exports.describe, ()).await?;
         self.checked(mode, convert::descriptor_in(d))
     }
@@ -231,7 +233,8 @@ impl Plugin {
     ) -> Result<Result<(Proposal, Pins), Failure>, RunError> {
         let mode = Mode::Plan;
         let owner = owner(&request.application, &request.pair);
-        let mut sandbox = self.open(mode, owner, Seed::Question(request.clone()), grants)?;
+        let mut sandbox =
+            self.open(mode, owner, Seed::Question(request.clone()), Fence::endless(), grants)?;
         let asked = convert::request_out(request, context);
         match self
             .run::<_, Result<p::Proposal, t::Failure>>(mode, &mut sandbox, &self.exports.plan, (&asked,))
@@ -256,8 +259,8 @@ impl Plugin {
         grants: &Arc<GrantSet>,
     ) -> Result<Result<Progress, Stopped>, RunError> {
         let StepCall { mode, job, request, context, at, pins, fence } = call;
-        let seed = Seed::Step { request: request.id.clone(), job: job.into(), step: at.step.clone(), fence };
-        let mut sandbox = self.open(mode, owner(&request.application, &request.pair), seed, grants)?;
+        let seed = Seed::Step { request: request.id.clone(), job: job.into(), step: at.step.clone() };
+        let mut sandbox = self.open(mode, owner(&request.application, &request.pair), seed, fence, grants)?;
         sandbox.store.data_mut().pins = pins.clone();
         let (asked, at) = (convert::request_out(request, context), convert::checkpoint_out(at));
         let export = if mode == Mode::Cancel { &self.exports.cancel } else { &self.exports.apply };
@@ -324,7 +327,7 @@ impl Plugin {
 
     fn ask(&self, mode: Mode, inquiry: &Inquiry, grants: &Arc<GrantSet>) -> Result<Sandbox<'_>, RunError> {
         let owner = owner(&inquiry.application, &inquiry.pair);
-        self.open(mode, owner, Seed::Call(inquiry.id.as_str().into()), grants)
+        self.open(mode, owner, Seed::Call(inquiry.id.as_str().into()), Fence::endless(), grants)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use sutler_model::{Call, Fence, Request, RequestId};
+use sutler_model::{Call, Request, RequestId};
 
 /// HMAC-SHA-256 in counter mode.
 #[derive(Clone)]
@@ -62,7 +62,7 @@ pub(crate) enum Seed {
     /// Everything the plugin is asked, but not the request's id: equal plans are equal.
     Question(Arc<Request>),
     /// Job and step: a repeated step makes the same names.
-    Step { request: RequestId, job: Arc<str>, step: String, fence: Fence },
+    Step { request: RequestId, job: Arc<str>, step: String },
     /// The owner alone; holds the call's id.
     Call(Arc<str>),
 }
@@ -73,14 +73,6 @@ impl Seed {
             Self::Question(r) => r.id.as_str(),
             Self::Step { request, .. } => request.as_str(),
             Self::Call(id) => id,
-        }
-    }
-
-    /// Only a step runs under a lease.
-    pub(crate) fn fence(&self) -> Fence {
-        match self {
-            Self::Step { fence, .. } => fence.clone(),
-            Self::Question(_) | Self::Call(_) => Fence::endless(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use futures::stream::{BoxStream, ReadyChunks, StreamExt as _};
 use sutler_dispatch::Failed;
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::query::LogsQuery;
 use super::render::{Form, Renderer};
+use crate::answer;
 use crate::extract::{CallerOf, TicketOf};
 use crate::in_flight::Ticket;
 use crate::openapi::CallErrors;
@@ -77,13 +78,8 @@ pub(crate) async fn logs(
     let lines = api.inner.provisioner.logs(query.inquiry(id), query.options).await?.map_err(refused)?;
     let keep_alive = (form == Form::Events).then_some(KEEP_ALIVE);
     let streaming = Streaming::new(lines, renderer, keep_alive, api.inner.stopping.clone(), ticket);
-    let mut response = Response::new(Body::from_stream(futures::stream::unfold(streaming, Streaming::next)));
-    let set = response.headers_mut();
-    set.insert(header::CONTENT_TYPE, form.media_type());
-    set.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // A proxy that gathers an answer before it sends it on would hold back the newest lines.
-    set.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    Ok(response)
+    let body = Body::from_stream(futures::stream::unfold(streaming, Streaming::next));
+    Ok(answer::stream(form.media_type(), body))
 }
 
 /// A stream has no outcome to put a failure in, so it becomes a status.

@@ -7,17 +7,9 @@ use super::broken::{Broken, unreadable};
 use super::connections::Connections;
 use super::put::{Given, Told, given, told, values};
 use super::row::{self, Closed};
+use crate::rules::Found;
 use crate::seal::Keys;
 use crate::{Job, JobId, LedgerError, Millis, NewJob, rules};
-
-/// As `Begun`, with texts still sealed.
-pub(super) enum Found {
-    Created(Job),
-    Repeated(Closed),
-    Reused(JobId),
-    Joined(Closed),
-    Busy(JobId),
-}
 
 /// So often a race is lost in a row before the caller is sent away.
 pub(super) const TRIES: u32 = 20;
@@ -56,7 +48,11 @@ struct Seen {
     made: bool,
 }
 
-pub(super) async fn begin(connections: &Connections, keys: &Keys, new: &NewJob) -> Result<Found, Broken> {
+pub(super) async fn begin(
+    connections: &Connections,
+    keys: &Keys,
+    new: &NewJob,
+) -> Result<Found<Closed>, Broken> {
     // Whatever depends on the time is counted by the server.
     let shape = rules::born(new, Millis(0));
     let given = Given::new(&shape, new.route, &new.body, keys)?;
@@ -111,7 +107,7 @@ async fn overlap(
     new: &NewJob,
     job: &Job,
     seen: &Seen,
-) -> Result<Option<Found>, Broken> {
+) -> Result<Option<Found<Closed>>, Broken> {
     let Some(n) = seen.asked.or(seen.held) else { return Ok(None) };
     let Some(found) = row::by_n(connections, n).await? else { return Ok(None) };
     let equal = found.body == new.body;

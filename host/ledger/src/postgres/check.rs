@@ -8,7 +8,7 @@ use super::export::{PAGE, events_between};
 use super::read;
 use super::row::{self, get};
 use crate::seal::Keys;
-use crate::{Event, Problem, check};
+use crate::{Event, Problem, check, rules};
 
 /// What is wrong. The files are the server's to check (pg_amcheck, checksums).
 pub(super) async fn check(connections: &Connections, keys: &Keys) -> Result<Vec<Problem>, Broken> {
@@ -37,12 +37,10 @@ fn one(r: &Row, events: Result<Vec<Event>, Broken>, keys: &Keys, out: &mut Vec<P
         Ok(closed) => closed,
         Err(e) => return wrong(e.told().to_string()),
     };
-    let expected = row::queue(&closed.job);
     match (get::<i16>(r, read::QUEUE), get::<i64>(r, read::QUEUE + 1)) {
         (Ok(queue), Ok(wake)) => {
-            let ready = queue == 2 && expected.0 < 2 && wake == expected.1;
-            if !ready && (queue, wake) != expected {
-                wrong(format!("waits in queue {queue} until {wake} instead of {expected:?}"));
+            if let Some(message) = rules::misplaced(&closed.job, (queue.into(), wake)) {
+                wrong(message);
             }
         }
         (Err(e), _) | (_, Err(e)) => wrong(e.told().to_string()),

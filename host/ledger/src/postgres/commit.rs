@@ -88,7 +88,7 @@ async fn attempt(
     brought: &Brought,
 ) -> Result<Option<Closed>, Broken> {
     let standing = &write.standing;
-    let (revision, token) = (row::int(write.revision), write.token.map(row::int));
+    let (revision, token) = (rules::int(write.revision), write.token.map(rules::int));
     let is_final = standing.status.is_final();
     let in_queue = rules::in_queue(standing.status);
     let (drops, extends) = match write.lease {
@@ -166,7 +166,7 @@ pub(super) async fn renew(
                UPDATE provisioning_jobs j SET lease_until = t.now + mine.lease, queue = 1, wake = t.now + mine.lease \
                FROM t, mine WHERE j.n = mine.n AND j.token = mine.token AND j.lease_holder = $2 RETURNING j.id";
     let ids: Vec<&str> = held.iter().map(|h| h.id.as_str()).collect();
-    let tokens: Vec<i64> = held.iter().map(|h| row::int(h.token)).collect();
+    let tokens: Vec<i64> = held.iter().map(|h| rules::int(h.token)).collect();
     let leases: Vec<i64> = held.iter().map(|h| row::distance(h.lease)).collect();
     // A renewal that may or may not be done is harmless to do again: it is told as not done.
     let mut connection = connections.get().await?;

@@ -116,13 +116,13 @@ async fn put(
     given: &Given<'_>,
     events: &[Event],
 ) -> Result<(), Broken> {
-    let numbers: Vec<i64> = events.iter().map(|e| row::int(e.seq)).collect();
+    let numbers: Vec<i64> = events.iter().map(|e| rules::int(e.seq)).collect();
     let times: Vec<i64> = events.iter().map(|e| e.at.0).collect();
     let text = |e: &Event| serde_json::to_string(&e.what).map_err(|e| unreadable("an event", e));
     let whats = events.iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let until = job.lease.as_ref().map(|l| l.until.0);
     let (wake, revision, is_final) =
-        (row::queue(job).1, row::int(job.revision), job.standing.status.is_final());
+        (rules::queue(job).1, rules::int(job.revision), job.standing.status.is_final());
     let params = given.params(&[
         &job.due.0,
         &until,

@@ -12,13 +12,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::address::Address;
-use super::begin::{self, Found};
+use super::begin;
 use super::broken::Broken;
 use super::connections::Connections;
 use super::migrations::{self, Behind};
 use super::open::PostgresOptions;
 use super::row::{self, Closed};
 use super::{check, claim, commit, export, keep, listen, read};
+use crate::rules::Found;
 use crate::wake::Wake;
 use crate::{
     Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger, LedgerError, Millis, NewJob,
@@ -128,16 +129,10 @@ impl Ledger for Postgres {
     fn begin(&self, new: NewJob) -> Answer<'_, Begun> {
         Box::pin(async move {
             let found = begin::begin(&self.connections, &self.keys, &new).await.map_err(Broken::told)?;
-            Ok(match found {
-                Found::Created(job) => {
-                    self.wake.written(&job);
-                    Begun::Created(job)
-                }
-                Found::Repeated(row) => Begun::Repeated(row.open(&self.keys)?),
-                Found::Joined(row) => Begun::Joined(row.open(&self.keys)?),
-                Found::Reused(id) => Begun::Reused(id),
-                Found::Busy(id) => Begun::Busy(id),
-            })
+            if let Found::Created(job) = &found {
+                self.wake.written(job);
+            }
+            found.open(|row| row.open(&self.keys))
         })
     }
 

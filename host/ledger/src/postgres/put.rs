@@ -4,7 +4,6 @@ use sutler_model::Identifier;
 
 use super::broken::{Broken, unreadable};
 use super::connections::Param;
-use super::row;
 use crate::seal::Keys;
 use crate::{Happened, Job, LedgerError, rules};
 
@@ -83,10 +82,10 @@ impl<'a> Given<'a> {
             phase: job.standing.phase.as_str(),
             attempt: job.standing.attempt.into(),
             holder: job.lease.as_ref().map(|l| &*l.holder),
-            token: row::int(job.token),
+            token: rules::int(job.token),
             scope: rules::scope(&job.application, &job.pair),
             tenancy: rules::tenancy(&job.application),
-            queue: row::queue(job).0,
+            queue: rules::queue(job).0,
             request: seal("request", &job.request)?,
             state: seal("state", &job.state)?,
             answer: job.answer.as_ref().map(|a| seal("answer", a)).transpose()?,

@@ -8,7 +8,7 @@ use sutler_model::Digest;
 use super::broken::{Broken, unreadable};
 use super::connections::{Connections, Param};
 use super::row::{self, COLUMNS, Closed, columns, get, select};
-use crate::{Depth, Event, Filter, JobId, Millis, Status};
+use crate::{Depth, Event, Filter, JobId, Millis, Status, rules};
 
 pub(super) async fn now(connections: &Connections) -> Result<Millis, Broken> {
     let rows = connections.read("SELECT greatest(ledger_now(), $1::bigint)", &[&connections.floor()]).await?;
@@ -67,7 +67,7 @@ pub(super) async fn events(
 ) -> Result<Vec<Event>, Broken> {
     let sql = "SELECT e.seq, e.at, e.what FROM job_events e WHERE e.job = (SELECT n FROM provisioning_jobs \
                WHERE right(id, 32) = right($1, 32) AND id = $1) AND e.seq > $2 ORDER BY e.seq LIMIT $3";
-    let rows = connections.read(sql, &[&id.as_str(), &row::int(after), &i64::from(limit)]).await?;
+    let rows = connections.read(sql, &[&id.as_str(), &rules::int(after), &i64::from(limit)]).await?;
     rows.iter().map(|r| row::event(r, 0)).collect()
 }
 

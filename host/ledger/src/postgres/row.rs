@@ -11,7 +11,7 @@ use tokio_postgres::types::FromSql;
 use super::broken::{Broken, unreadable};
 use super::connections::Connections;
 use crate::seal::Keys;
-use crate::{Event, Job, JobId, Lease, LedgerError, Millis, Standing, rules};
+use crate::{Event, Job, JobId, Lease, LedgerError, Millis, Standing};
 
 /// A row with its texts still sealed.
 #[derive(Debug, Clone)]
@@ -157,23 +157,9 @@ pub(super) async fn by_id(connections: &Connections, id: &JobId) -> Result<Optio
     connections.read(sql, &[&id.as_str()]).await?.first().map(closed).transpose()
 }
 
-/// Numbers that count never reach the half that is cut off.
-pub(super) fn int(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
 /// In milliseconds; so long that nobody waits for it, and that a time plus it is still a number.
 pub(super) fn distance(d: std::time::Duration) -> i64 {
     i64::try_from(d.as_millis()).unwrap_or(i64::MAX).min(i64::MAX / 4)
-}
-
-/// `queue` and `wake` of a row as it is written; claims alone make a job ready.
-pub(super) fn queue(job: &Job) -> (i16, i64) {
-    match (rules::in_queue(job.standing.status), &job.lease) {
-        (false, _) => (3, 0),
-        (true, Some(lease)) => (1, lease.until.0),
-        (true, None) => (0, job.due.0),
-    }
 }
 
 /// An event from its number, time and text.

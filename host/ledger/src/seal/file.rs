@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use sutler_model::hex;
 
 use crate::LedgerError;
 
@@ -94,13 +95,6 @@ fn random<const N: usize>() -> Result<[u8; N], LedgerError> {
     getrandom::fill(&mut bytes)
         .map_err(|e| LedgerError::Open(format!("the operating system gives no random numbers: {e}")))?;
     Ok(bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut s, b| {
-        let _ = write!(s, "{b:02x}");
-        s
-    })
 }
 
 fn show(ring: &Ring) -> String {

@@ -7,16 +7,8 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::broken::{Broken, unreadable};
 use super::desk::Desk;
 use super::row::{self, Closed, Stored};
-use crate::{Event, Job, JobId, LedgerError, NewJob, rules};
-
-/// As `Begun`, with texts still sealed.
-pub(super) enum Found {
-    Created(Job),
-    Repeated(Closed),
-    Reused(JobId),
-    Joined(Closed),
-    Busy(JobId),
-}
+use crate::rules::Found;
+use crate::{Event, Job, LedgerError, NewJob, rules};
 
 /// The sealed texts of a new job.
 pub(super) struct Texts {
@@ -30,7 +22,7 @@ pub(super) fn begin(
     desk: &mut Desk,
     new: &NewJob,
     texts: &Texts,
-) -> Result<Found, Broken> {
+) -> Result<Found<Closed>, Broken> {
     let now = desk.now();
     let job = rules::born(new, now);
     if let Some(n) = requested(conn, &job.caller, new.route, &job.request_id)? {
@@ -83,7 +75,7 @@ pub(super) fn append(conn: &Connection, n: i64, events: &[Event]) -> Result<(), 
         conn.prepare_cached("INSERT INTO job_events (job, seq, at, what) VALUES (?1, ?2, ?3, ?4)")?;
     for e in events {
         let what = serde_json::to_string(&e.what).map_err(|e| unreadable("an event", e))?;
-        statement.execute(params![n, row::int(e.seq), e.at.0, what])?;
+        statement.execute(params![n, rules::int(e.seq), e.at.0, what])?;
     }
     Ok(())
 }

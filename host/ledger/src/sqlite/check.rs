@@ -10,7 +10,7 @@ use super::open;
 use super::read;
 use super::row::{self, columns};
 use crate::seal::Keys;
-use crate::{LedgerError, Problem, check};
+use crate::{LedgerError, Problem, check, rules};
 
 /// What is wrong with the file; one that cannot even be read through is a problem too.
 pub(super) fn check(path: &Path, keys: &Keys) -> Result<Vec<Problem>, LedgerError> {
@@ -44,11 +44,8 @@ fn each_job(conn: &Connection, keys: &Keys, out: &mut Vec<Problem>) -> Result<()
             }
             Err(e) => return Err(e),
         };
-        let (queue, wake): (i64, i64) = (r.get(32)?, r.get(33)?);
-        let expected = row::queue(&stored.job);
-        let ready = queue == 2 && expected.0 < 2 && wake == expected.1;
-        if !ready && (queue, wake) != expected {
-            wrong(format!("waits in queue {queue} until {wake} instead of {expected:?}"));
+        if let Some(message) = rules::misplaced(&stored.job, (r.get(32)?, r.get(33)?)) {
+            wrong(message);
         }
         match row::closed_by_n(conn, stored.n)
             .map_err(Broken::told)

@@ -91,8 +91,13 @@ pub(super) fn renew(
     let mut lost = Vec::new();
     for h in held {
         let until = now.plus(h.lease).0;
-        if statement.execute(params![h.id.as_str(), row::int(h.token), holder, until, row::digits(&h.id)])?
-            == 0
+        if statement.execute(params![
+            h.id.as_str(),
+            rules::int(h.token),
+            holder,
+            until,
+            row::digits(&h.id)
+        ])? == 0
         {
             lost.push(h.id.clone());
         }

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sutler_model::Digest;
 
-use super::begin::{Found, Texts};
+use super::begin::Texts;
 use super::commit::Brought;
 use super::desk::{Desk, Time};
 use super::open::SqliteOptions;
@@ -176,13 +176,7 @@ impl Ledger for Sqlite {
         Box::pin(async move {
             let texts = self.seal_job(&new.job)?;
             let found = self.writer.run(move |conn, desk| begin::begin(conn, desk, &new, &texts)).await?;
-            Ok(match found {
-                Found::Created(job) => Begun::Created(job),
-                Found::Repeated(row) => Begun::Repeated(row.open(&self.keys)?),
-                Found::Joined(row) => Begun::Joined(row.open(&self.keys)?),
-                Found::Reused(id) => Begun::Reused(id),
-                Found::Busy(id) => Begun::Busy(id),
-            })
+            found.open(|row| row.open(&self.keys))
         })
     }
 

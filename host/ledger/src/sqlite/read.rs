@@ -9,7 +9,7 @@ use sutler_model::Digest;
 use super::begin;
 use super::broken::{Broken, unreadable};
 use super::row::{self, Closed, select_closed};
-use crate::{Depth, Event, Filter, JobId, Millis, Status};
+use crate::{Depth, Event, Filter, JobId, Millis, Status, rules};
 
 pub(super) fn asked(
     conn: &Connection,
@@ -63,7 +63,7 @@ pub(super) fn events(conn: &Connection, id: &JobId, after: u64, limit: u32) -> R
 pub(super) fn events_of(conn: &Connection, n: i64, after: u64, limit: u32) -> Result<Vec<Event>, Broken> {
     let sql = "SELECT seq, at, what FROM job_events WHERE job = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
     let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(params![n, row::int(after), limit])?;
+    let mut rows = statement.query(params![n, rules::int(after), limit])?;
     let mut out = Vec::new();
     while let Some(r) = rows.next()? {
         let (seq, at, what): (i64, i64, String) = (r.get(0)?, r.get(1)?, r.get(2)?);

@@ -198,26 +198,12 @@ pub(super) fn id_of(conn: &Connection, n: i64) -> Result<Option<JobId>, Broken> 
     text.map(|t| t.parse().map_err(|e| unreadable("a job's id", e))).transpose()
 }
 
-/// Numbers that count never reach the half that is cut off.
-pub(super) fn int(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-/// `queue` and `wake` of a row as it is written; claims alone make a job ready.
-pub(super) fn queue(job: &Job) -> (i64, i64) {
-    match (rules::in_queue(job.standing.status), &job.lease) {
-        (false, _) => (3, 0),
-        (true, Some(lease)) => (1, lease.until.0),
-        (true, None) => (0, job.due.0),
-    }
-}
-
 /// A new row; answers its number.
 pub(super) fn insert(conn: &Connection, new: &Stored) -> Result<i64, Broken> {
     let Stored { job: j, route, body, last_event, .. } = new;
     let text = |i: &Option<Identifier>| i.as_ref().map(ToString::to_string);
     let resources = serde_json::to_string(&j.resources).map_err(|e| unreadable("a job's resources", e))?;
-    let (queue, wake) = queue(j);
+    let (queue, wake) = rules::queue(j);
     let lease = j.lease.as_ref();
     let mut statement = conn.prepare_cached(
         "INSERT INTO provisioning_jobs (id, kind, mode, subject_type, subject_id, pair, instance, tenant, environment, \
@@ -252,12 +238,12 @@ pub(super) fn insert(conn: &Connection, new: &Stored) -> Result<i64, Broken> {
         j.due.0,
         lease.map(|l| &*l.holder),
         lease.map(|l| l.until.0),
-        int(j.token),
-        int(j.revision),
+        rules::int(j.token),
+        rules::int(j.revision),
         j.deadline.0,
         j.created.0,
         j.updated.0,
-        int(*last_event),
+        rules::int(*last_event),
         rules::tenancy(&j.application),
         queue,
         wake,
@@ -268,7 +254,7 @@ pub(super) fn insert(conn: &Connection, new: &Stored) -> Result<i64, Broken> {
 /// What a write or a claim can change. Plugin and digest are left: they seldom change and cost an index.
 pub(super) fn update(conn: &Connection, new: &Stored) -> Result<(), Broken> {
     let Stored { n, job: j, last_event, .. } = new;
-    let (queue, wake) = queue(j);
+    let (queue, wake) = rules::queue(j);
     let lease = j.lease.as_ref();
     let mut statement = conn.prepare_cached(
         "UPDATE provisioning_jobs SET status = ?2, phase = ?3, step = ?4, attempt = ?5, cancel_requested = ?6, \
@@ -285,11 +271,11 @@ pub(super) fn update(conn: &Connection, new: &Stored) -> Result<(), Broken> {
         j.due.0,
         lease.map(|l| &*l.holder),
         lease.map(|l| l.until.0),
-        int(j.token),
-        int(j.revision),
+        rules::int(j.token),
+        rules::int(j.revision),
         j.deadline.0,
         j.updated.0,
-        int(*last_event),
+        rules::int(*last_event),
         queue,
         wake,
     ])?;
