@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 mod durable;
+mod floor;
 mod helm;
 mod load;
 mod native;
@@ -42,10 +43,10 @@ async fn main() -> Result<()> {
     let wants = |section: &str| chosen.is_empty() || chosen.iter().any(|c| c == section);
     let mut rows = Vec::new();
     if wants("inside") {
-        rows.push(plan::inside().await?);
+        rows.extend(plan::inside().await?);
     }
     if wants("plan") {
-        rows.push(plan::over_http().await?);
+        rows.extend(plan::over_http().await?);
     }
     if wants("start") {
         rows.push(start::run().await?);

@@ -1,9 +1,10 @@
 //! The peer of a plan: a bare axum handler that parses the same request, checks the same schema, does the plugin's
-//! work natively, and renders the same answer. No sandbox, no access check, no metrics.
+//! work natively, and renders the same answer. No access check, no metrics, and no sandbox, or a bare one.
 
 use std::sync::Arc;
 
 use self::pure::{Pure, Settings};
+use crate::floor::Floor;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -24,30 +25,38 @@ mod pure;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Request {
-    #[serde(rename = "requestId")]
-    _request_id: String,
+    pub(crate) request_id: String,
     kind: String,
     #[serde(rename = "type")]
-    type_name: String,
-    application: Application,
-    changes: Vec<Change>,
+    pub(crate) type_name: String,
+    pub(crate) application: Application,
+    pub(crate) changes: Vec<Change>,
 }
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Application {
-    id: String,
-    environment: String,
-    tenant: Option<String>,
-    instance: Option<String>,
+pub(crate) struct Application {
+    pub(crate) id: String,
+    pub(crate) environment: String,
+    pub(crate) tenant: Option<String>,
+    pub(crate) instance: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Change {
-    resource: String,
+pub(crate) struct Change {
+    pub(crate) resource: String,
     action: String,
-    settings: Value,
+    pub(crate) settings: Value,
+}
+
+/// What a plugin says of one change, wherever it ran.
+pub(crate) struct Outcome {
+    pub(crate) before: Option<Value>,
+    pub(crate) after: Option<Value>,
+    pub(crate) unknown: Vec<String>,
+    pub(crate) replace_because: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -78,20 +87,36 @@ struct Field {
     requires_replace: bool,
 }
 
+/// Where the plugin's code runs.
+pub(crate) enum Place {
+    /// Compiled for this machine, in the handler.
+    Here,
+    /// As the component, in a fresh bare sandbox.
+    Sandbox(Floor),
+}
+
 pub(crate) struct Native {
     schema: jsonschema::Validator,
+    place: Place,
 }
 
 impl Native {
-    pub(crate) const fn new(schema: jsonschema::Validator) -> Self {
-        Self { schema }
+    pub(crate) const fn new(schema: jsonschema::Validator, place: Place) -> Self {
+        Self { schema, place }
     }
     pub(crate) fn parse(body: &[u8]) -> serde_json::Result<Request> {
         serde_json::from_slice(body)
     }
-    /// Check and work; `None` where the settings break the schema.
-    pub(crate) fn plan(&self, r: &Request) -> Option<Answer> {
-        r.changes.iter().all(|c| self.schema.is_valid(&c.settings)).then(|| work(r)).flatten()
+    /// Check and work; `None` where the settings break the schema, or the plugin fails.
+    pub(crate) async fn plan(&self, r: &Request) -> Option<Answer> {
+        if !r.changes.iter().all(|c| self.schema.is_valid(&c.settings)) {
+            return None;
+        }
+        let outcomes = match &self.place {
+            Place::Here => r.changes.iter().map(|c| here(r, c)).collect::<Option<_>>()?,
+            Place::Sandbox(floor) => floor.plan(r).await.ok()?,
+        };
+        answer(r, outcomes)
     }
     pub(crate) fn router(self) -> Router {
         Router::new().route("/plan", post(plan)).with_state(Arc::new(self))
@@ -99,19 +124,34 @@ impl Native {
 }
 
 async fn plan(State(native): State<Arc<Native>>, body: Bytes) -> impl IntoResponse {
-    let answer = match Native::parse(&body).ok().and_then(|r| native.plan(&r)) {
+    let answer = match Native::parse(&body) {
+        Ok(r) => native.plan(&r).await,
+        Err(_) => None,
+    };
+    let answer = match answer {
         Some(answer) => serde_json::to_vec(&answer),
         None => serde_json::to_vec(&json!({"outcome": "failed"})),
     };
     ([(header::CONTENT_TYPE, "application/json")], answer.unwrap_or_default())
 }
 
-/// The plugin's own code, compiled for this machine, and what the host makes of its proposal.
-fn work(r: &Request) -> Option<Answer> {
+/// The plugin's own code, compiled for this machine.
+fn here(r: &Request, c: &Change) -> Option<Outcome> {
+    let p = Pure::plan(&subject(r, c)?).ok()?;
+    Some(Outcome {
+        before: p.before,
+        after: p.after,
+        unknown: p.unknown,
+        replace_because: p.replace_because,
+        warnings: p.warnings,
+    })
+}
+
+/// What the host makes of a proposal.
+fn answer(r: &Request, outcomes: Vec<Outcome>) -> Option<Answer> {
     let mut hashed = Vec::new();
     let mut changes = Vec::new();
-    for c in &r.changes {
-        let planned = Pure::plan(&subject(r, c)?).ok()?;
+    for (c, planned) in r.changes.iter().zip(outcomes) {
         let (before, after) = (planned.before.as_ref(), planned.after.as_ref());
         hashed.push(json!([c.resource, c.action, before, after, planned.unknown, planned.replace_because]));
         let fields = field_changes(before, after)

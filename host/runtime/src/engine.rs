@@ -104,7 +104,8 @@ impl Engine {
         })
     }
 
-    pub(crate) const fn wasmtime(&self) -> &wasmtime::Engine {
+    /// The engine itself, for who measures what the host adds to it.
+    pub const fn wasmtime(&self) -> &wasmtime::Engine {
         &self.inner
     }
     pub(crate) const fn sandboxes(&self) -> &Arc<Semaphore> {
