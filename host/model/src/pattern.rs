@@ -107,6 +107,20 @@ impl Pattern {
         self.parts.iter().any(|p| matches!(p, Part::Tenant | Part::Hash))
     }
 
+    /// The one name that fits whoever calls; `None` with a wildcard or a placeholder.
+    pub fn literal(&self) -> Option<&str> {
+        self.parts.iter().all(|p| matches!(p, Part::Text(_))).then_some(self.text.as_str())
+    }
+
+    /// Whether `name` fits for some owner.
+    pub fn may_match(&self, name: &str) -> bool {
+        let open = |p: &Part| match p {
+            Part::Text(t) => Some(t.clone()),
+            _ => None,
+        };
+        fits(&self.parts.iter().map(open).collect::<Vec<_>>(), name)
+    }
+
     /// The literal texts and wildcards for one owner; `None` where the owner lacks what a placeholder needs.
     fn expand(&self, owner: &Owner) -> Option<Vec<Option<String>>> {
         let a = &owner.application;
@@ -190,6 +204,19 @@ mod tests {
                 instance: None,
             },
             pair: "deployment/ksml".parse::<Pair>().unwrap(),
+        }
+    }
+
+    #[test]
+    fn names_for_whoever_calls() {
+        for (pattern, literal, fits, other) in [
+            ("monitoring", Some("monitoring"), "monitoring", "monitoring-2"),
+            ("ksml-{tenant}", None, "ksml-acme", "ksm-acme"),
+            ("{hash}-x", None, "12345678-x", "12345678-y"),
+        ] {
+            let p: Pattern = pattern.parse().unwrap();
+            assert_eq!(p.literal(), literal);
+            assert!(p.may_match(fits) && !p.may_match(other), "{pattern}");
         }
     }
 

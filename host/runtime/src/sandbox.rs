@@ -107,6 +107,9 @@ impl State {
         self.budget.leave();
         match &out {
             Ok(v) => self.budget.spend(v.weigh()).map_err(wasmtime::Error::new)?,
+            Err(e) if e.timed_out() && self.call.fence.left().is_zero() => {
+                return Err(wasmtime::Error::new(Stop::Lease));
+            }
             Err(e) if e.timed_out() => return Err(wasmtime::Error::new(Stop::Dependency(name))),
             Err(_) => {}
         }

@@ -7,8 +7,8 @@ use sutler_model::{Call, Effective};
 
 use crate::status::other_object;
 use crate::{
-    ApplyOptions, Ask, Cluster, Clusters, Error, Grants, Page, Propagation, Reference, Scope, Selector, Verb,
-    manifest, owned, path,
+    ApplyOptions, Ask, Cluster, Clusters, Error, Grants, Labels, Page, Propagation, Reference, Scope,
+    Selector, Verb, manifest, owned, path,
 };
 
 /// What plugins are given. Every write is as the field manager `sutler-PLUGIN`, carries the owner's labels, and
@@ -27,7 +27,7 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    fn check(&self, verb: Verb, of: &Reference, unowned: bool) -> Result<(), Error> {
+    fn check(&self, verb: Verb, of: &Reference, labels: Labels<'_>, unowned: bool) -> Result<(), Error> {
         path::root(&of.api_version)?;
         path::check_name(&of.name)?;
         check_kind(&of.kind)?;
@@ -44,16 +44,15 @@ impl At<'_> {
             default_cluster: self.default_cluster,
             owner: &self.call.owner,
             unowned,
+            labels,
         };
         Ok(self.grants.check(|g| g.check(&ask))?)
     }
 
-    /// Another owner's object, or nobody's, needs a rule that says so.
-    fn check_owner(&self, verb: Verb, of: &Reference, existing: &Value) -> Result<bool, Error> {
+    /// The rule has to cover the object as it is; another owner's, or nobody's, needs one that says so.
+    fn check_existing(&self, verb: Verb, of: &Reference, existing: &Value) -> Result<bool, Error> {
         let own = owned::is_of(existing, &self.call.owner);
-        if !own {
-            self.check(verb, of, true)?;
-        }
+        self.check(verb, of, Labels::Of(existing), !own)?;
         Ok(own)
     }
 }
@@ -86,7 +85,7 @@ impl Kubernetes {
     }
 
     async fn cluster(&self, call: &Call, cluster: Option<&str>) -> Result<Cluster, Error> {
-        Ok(self.clusters.get(cluster).await?.until(call.deadline))
+        Ok(self.clusters.get(cluster).await?.of_call(call))
     }
 
     /// One object, without its managedFields.
@@ -94,9 +93,12 @@ impl Kubernetes {
     /// # Errors
     /// `NotGranted`, `NotFound`, and what the API server says.
     pub async fn get(&self, call: &Call, grants: &Effective<Grants>, of: &Reference) -> Result<Value, Error> {
-        self.at(call, grants, of.cluster.as_deref()).check(Verb::Get, of, false)?;
+        let at = self.at(call, grants, of.cluster.as_deref());
+        at.check(Verb::Get, of, Labels::Unknown, false)?;
         let cluster = self.cluster(call, of.cluster.as_deref()).await?;
-        Ok(manifest::shown(cluster.get(of).await?))
+        let object = cluster.get(of).await?;
+        at.check(Verb::Get, of, Labels::Of(&object), false)?;
+        Ok(manifest::shown(object))
     }
 
     /// One page of a list.
@@ -117,6 +119,7 @@ impl Kubernetes {
             default_cluster: self.clusters.is_default(of.cluster.as_deref()),
             owner: &call.owner,
             unowned: false,
+            labels: Labels::Selector(&of.labels),
         };
         let check = |scope| grants.check(|g| g.check(&ask(scope)));
         let cluster = if let Some(ns) = &of.namespace {
@@ -191,12 +194,12 @@ impl Kubernetes {
         let (mut object, of, labels) = self.manifest(call, text)?;
         let at = self.at(call, grants, cluster);
         for verb in verbs {
-            at.check(*verb, &of, false)?;
+            at.check(*verb, &of, Labels::Of(&object), false)?;
         }
         let cluster = self.cluster(call, cluster).await?;
         let own = match cluster.get(&of).await {
             Ok(existing) => {
-                let own = at.check_owner(Verb::Apply, &of, &existing)?;
+                let own = at.check_existing(Verb::Apply, &of, &existing)?;
                 same_object(&mut object, &existing)?;
                 own
             }
@@ -224,7 +227,7 @@ impl Kubernetes {
     ) -> Result<Value, Error> {
         writes(call)?;
         let (mut object, of, labels) = self.manifest(call, text)?;
-        self.at(call, grants, cluster).check(Verb::Create, &of, false)?;
+        self.at(call, grants, cluster).check(Verb::Create, &of, Labels::Of(&object), false)?;
         owned::add_labels(&mut object, labels)?;
         let cluster = self.cluster(call, cluster).await?;
         Ok(manifest::shown(cluster.create(&object, &manager(call), false).await?))
@@ -243,12 +246,13 @@ impl Kubernetes {
     ) -> Result<Value, Error> {
         writes(call)?;
         let at = self.at(call, grants, of.cluster.as_deref());
-        at.check(Verb::Patch, of, false)?;
+        at.check(Verb::Patch, of, Labels::Unknown, false)?;
         let mut patch = manifest::parse(text, "merge patch")?;
         owned::check_labels(&patch, &call.owner.labels(&call.plugin))?;
         let cluster = self.cluster(call, of.cluster.as_deref()).await?;
         let existing = cluster.get(of).await?;
-        at.check_owner(Verb::Patch, of, &existing)?;
+        let own = at.check_existing(Verb::Patch, of, &existing)?;
+        at.check(Verb::Patch, of, Labels::Of(&manifest::with_labels(&existing, &patch)), !own)?;
         same_object(&mut patch, &existing)?;
         Ok(manifest::shown(cluster.merge_patch(of, &patch, &manager(call)).await?))
     }
@@ -267,10 +271,10 @@ impl Kubernetes {
     ) -> Result<(), Error> {
         writes(call)?;
         let at = self.at(call, grants, of.cluster.as_deref());
-        at.check(Verb::Delete, of, false)?;
+        at.check(Verb::Delete, of, Labels::Unknown, false)?;
         let cluster = self.cluster(call, of.cluster.as_deref()).await?;
         let existing = cluster.get(of).await?;
-        at.check_owner(Verb::Delete, of, &existing)?;
+        at.check_existing(Verb::Delete, of, &existing)?;
         let found = manifest::uid(&existing);
         if uid.is_some() && uid != found {
             return Err(Error::Conflict(vec![other_object()]));
@@ -299,7 +303,7 @@ impl Kubernetes {
             "delete" => (Verb::Delete, "delete"),
             _ => return Ok(false),
         };
-        match self.at(call, grants, of.cluster.as_deref()).check(granted, of, false) {
+        match self.at(call, grants, of.cluster.as_deref()).check(granted, of, Labels::Unknown, false) {
             Ok(()) => self.cluster(call, of.cluster.as_deref()).await?.can_i(asked, of).await,
             Err(Error::NotGranted(_)) => Ok(false),
             Err(e) => Err(e),

@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use serde_json::{Value, json};
+use sutler_model::{Call, Fence};
 
-use crate::discovery::Kinds;
+use crate::discovery::{Discovered, Kinds};
+use crate::rate::Rate;
 use crate::request::{JSON, Outgoing};
+use crate::watch::Watches;
 use crate::{ClusterConfig, Error, Page, Propagation, Reference, Selector, path};
 
 const DEFAULT_PAGE: u32 = 500;
@@ -19,14 +22,21 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Cluster {
     inner: Arc<Inner>,
     deadline: Option<Instant>,
+    /// For whom requests are sent: what the rate is shared by.
+    asker: Arc<str>,
+    /// Once it is lost, nothing is written any more.
+    fence: Fence,
 }
 
 struct Inner {
     name: String,
     client: kube::Client,
     timeout: Duration,
+    rate: Option<Arc<Rate>>,
     /// By apiVersion.
     kinds: Mutex<HashMap<String, Arc<Kinds>>>,
+    discovered: Discovered,
+    watches: Watches,
 }
 
 /// How server-side apply goes about it.
@@ -62,19 +72,33 @@ impl Cluster {
                 format!("cluster {name:?}: certificates, keys or user of its kubeconfig cannot be used"),
             )
         })?;
-        Ok(Self::of_client(name, client, Duration::from_secs(config.timeout_seconds.max(1))))
+        let rate = Rate::new(config.requests_per_second, config.burst);
+        Ok(Self::with(name, client, Duration::from_secs(config.timeout_seconds.max(1)), rate))
     }
 
-    /// A cluster behind a client that is there already.
+    /// A cluster behind a client that is there already, without a limit of its rate.
     pub fn of_client(name: &str, client: kube::Client, timeout: Duration) -> Self {
-        let inner = Inner { name: name.into(), client, timeout, kinds: Mutex::default() };
-        Self { inner: Arc::new(inner), deadline: None }
+        Self::with(name, client, timeout, None)
+    }
+
+    fn with(name: &str, client: kube::Client, timeout: Duration, rate: Option<Arc<Rate>>) -> Self {
+        let (kinds, discovered, watches) = (Mutex::default(), Discovered::default(), Watches::default());
+        let inner = Inner { name: name.into(), client, timeout, rate, kinds, discovered, watches };
+        Self { inner: Arc::new(inner), deadline: None, asker: "".into(), fence: Fence::endless() }
+    }
+
+    /// The same cluster for one call: requests end by its deadline, take their turns as its plugin's, and write only
+    /// while its job is still this host's.
+    #[must_use]
+    pub fn of_call(&self, call: &Call) -> Self {
+        let (asker, fence) = (call.plugin.as_str().into(), call.fence.clone());
+        Self { inner: self.inner.clone(), deadline: Some(call.deadline), asker, fence }
     }
 
     /// The same cluster with requests that end by `deadline`; then they are [`Error::TimedOut`].
     #[must_use]
     pub fn until(&self, deadline: Instant) -> Self {
-        Self { inner: self.inner.clone(), deadline: Some(deadline) }
+        Self { deadline: Some(deadline), ..self.clone() }
     }
 
     pub fn name(&self) -> &str {
@@ -87,6 +111,31 @@ impl Cluster {
 
     pub(crate) fn timeout(&self) -> Duration {
         self.inner.timeout
+    }
+
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.inner.watches
+    }
+
+    pub(crate) fn discovered(&self) -> &Discovered {
+        &self.inner.discovered
+    }
+
+    /// Waits until this asker may send one request more.
+    pub(crate) async fn turn(&self) {
+        if let Some(rate) = &self.inner.rate {
+            rate.turn(&self.asker).await;
+        }
+    }
+
+    /// Watches of pods that run now.
+    pub fn watches_running(&self) -> usize {
+        self.watches().running()
+    }
+
+    /// Whether a write may be sent now.
+    pub(crate) fn may_write(&self) -> bool {
+        !self.fence.left().is_zero()
     }
 
     pub(crate) fn left(&self) -> Option<Duration> {
@@ -139,7 +188,8 @@ impl Cluster {
         Ok(Page { items, continue_token })
     }
 
-    /// Server-side apply. `metadata.uid` in the manifest is a precondition.
+    /// Server-side apply. `metadata.uid` in the manifest is a precondition. Sent again where the API server or the
+    /// network fails: applying twice is applying once.
     ///
     /// # Errors
     /// `Conflict` naming fields and managers without `force`.
@@ -154,7 +204,8 @@ impl Cluster {
         }
         // JSON is YAML, which is what this media type is.
         let media = "application/apply-patch+yaml";
-        self.json(Outgoing::with(Method::PATCH, path + &path::query(&query), media, manifest)).await
+        let request = Outgoing::with(Method::PATCH, path + &path::query(&query), media, manifest);
+        self.json(request.repeatable()).await
     }
 
     /// # Errors
@@ -229,18 +280,68 @@ impl Cluster {
     pub async fn can_i(&self, verb: &str, of: &Reference) -> Result<bool, Error> {
         let resource = self.resource(&of.api_version, &of.kind).await?;
         let (group, version) = of.api_version.split_once('/').unwrap_or(("", &of.api_version));
+        let attributes = json!({
+            "verb": verb, "group": group, "version": version, "resource": resource.plural,
+            "namespace": of.namespace.as_deref().unwrap_or_default(), "name": of.name,
+        });
+        self.review(attributes).await
+    }
+
+    /// Whether the host's account may do all of a rule's verb in a namespace (`None`: everywhere, and outside
+    /// namespaces). `resource` may name a subresource: `pods/log`.
+    ///
+    /// # Errors
+    /// What every request can meet.
+    pub async fn allowed(&self, right: &Right<'_>) -> Result<bool, Error> {
+        let (resource, sub) = right.resource.split_once('/').unwrap_or((right.resource, ""));
+        self.review(json!({
+            "verb": right.verb, "group": right.group, "resource": resource, "subresource": sub,
+            "namespace": right.namespace.unwrap_or_default(), "name": right.name,
+        }))
+        .await
+    }
+
+    async fn review(&self, attributes: Value) -> Result<bool, Error> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {
-                "verb": verb, "group": group, "version": version, "resource": resource.plural,
-                "namespace": of.namespace.as_deref().unwrap_or_default(), "name": of.name,
-            }},
+            "spec": {"resourceAttributes": attributes},
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned();
-        let answer = self.json(Outgoing::with(Method::POST, path, JSON, &review)).await?;
+        let answer = self.json(Outgoing::with(Method::POST, path, JSON, &review).repeatable()).await?;
         Ok(answer.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or(false))
     }
+
+    /// The names of all namespaces, over all pages.
+    ///
+    /// # Errors
+    /// `Forbidden` where the account may not list them.
+    pub async fn namespaces(&self) -> Result<Vec<String>, Error> {
+        let mut of =
+            Selector { api_version: "v1".into(), kind: "Namespace".into(), ..Selector::default() };
+        let mut out = Vec::new();
+        loop {
+            let page = self.list(&of).await?;
+            let names = page.items.iter().filter_map(|n| n.pointer("/metadata/name")?.as_str());
+            out.extend(names.map(str::to_owned));
+            match page.continue_token {
+                Some(token) => of.continue_token = Some(token),
+                None => return Ok(out),
+            }
+        }
+    }
+}
+
+/// One thing that RBAC allows or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right<'a> {
+    pub verb: &'a str,
+    /// `""` for the core group.
+    pub group: &'a str,
+    pub resource: &'a str,
+    pub namespace: Option<&'a str>,
+    /// Empty for every name.
+    pub name: &'a str,
 }
 
 fn write_query(field_manager: &str, dry_run: bool) -> String {

@@ -34,10 +34,15 @@ pub struct ClusterConfig {
     /// The longest that one request to the API server may take, in seconds. Log streams that follow are exempt.
     #[schemars(range(min = 1, max = 600))]
     pub timeout_seconds: u64,
+    /// Requests a second that this host sends to the API server, shared fairly between plugins; 0 for no limit.
+    pub requests_per_second: u32,
+    /// Requests that may be sent at once after a pause.
+    #[schemars(range(min = 1))]
+    pub burst: u32,
 }
 
 impl Default for ClusterConfig {
     fn default() -> Self {
-        Self { kubeconfig: None, context: None, timeout_seconds: 30 }
+        Self { kubeconfig: None, context: None, timeout_seconds: 30, requests_per_second: 200, burst: 400 }
     }
 }

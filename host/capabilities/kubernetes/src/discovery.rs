@@ -1,7 +1,8 @@
 //! Which kinds a cluster serves, and where.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -15,6 +16,20 @@ pub(crate) type Kinds = HashMap<String, Resource>;
 /// Both forms of discovery; a server without the aggregated one answers with the other.
 const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+
+/// What a cluster said of itself, to be asked for again only where it changed.
+#[derive(Default)]
+pub(crate) struct Discovered {
+    version: Mutex<Option<(Instant, String)>>,
+    /// By root: the ETag of the answer, and what it told.
+    roots: Mutex<HashMap<&'static str, (String, Served)>>,
+}
+
+/// `apps/v1` and `apps/v1/Deployment`.
+type Served = Arc<BTreeSet<String>>;
+
+/// API servers are upgraded now and then, one after the other.
+const VERSION_HOLDS: Duration = Duration::from_secs(60);
 
 impl Cluster {
     /// Where a kind is served. Asked once a group-version, and again when a kind is not known.
@@ -49,40 +64,73 @@ impl Cluster {
         Ok(self.resource(api_version, kind).await?.namespaced)
     }
 
-    /// The API server's `gitVersion`: `v1.37.2`.
+    /// The API server's `gitVersion`: `v1.37.2`; at most a minute old.
     ///
     /// # Errors
     /// What every request can meet.
     pub async fn version(&self) -> Result<String, Error> {
+        let cell = &self.discovered().version;
+        let known = cell.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, version)) = known.filter(|(at, _)| at.elapsed() < VERSION_HOLDS) {
+            return Ok(version);
+        }
         let answer = self.json(Outgoing::get("/version")).await?;
-        let version = answer.get("gitVersion").and_then(Value::as_str);
-        version
-            .map(str::to_owned)
-            .ok_or_else(|| Error::other("unexpected-answer", "the API server tells no version"))
+        let Some(version) = texts(&answer, "gitVersion") else {
+            return Err(Error::other("unexpected-answer", "the API server tells no version"));
+        };
+        *cell.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), version.to_owned()));
+        Ok(version.to_owned())
     }
 
-    /// What Helm's `.Capabilities.APIVersions` holds: `apps/v1` and `apps/v1/Deployment`, sorted.
+    /// What Helm's `.Capabilities.APIVersions` holds: `apps/v1` and `apps/v1/Deployment`, sorted. Always what the
+    /// cluster serves now; it sends the list only where that changed.
     ///
     /// # Errors
     /// What every request can meet. A group whose own server is down is left out.
     pub async fn api_versions(&self) -> Result<Vec<String>, Error> {
-        let mut out = BTreeSet::new();
-        for root in ["/api", "/apis"] {
-            let answer = self.json(Outgoing { accept: AGGREGATED, ..Outgoing::get(root) }).await?;
-            if answer.get("items").is_some() {
-                aggregated(&answer, &mut out);
-                continue;
-            }
-            for version in plain(&answer) {
-                match self.json(Outgoing::get(path::root(&version)?)).await {
-                    Ok(list) => out.extend(kinds_with_subresources(&list).map(|k| format!("{version}/{k}"))),
-                    Err(Error::Unavailable(_) | Error::NotFound | Error::Other { .. }) => {}
-                    Err(e) => return Err(e),
-                }
-                out.insert(version);
-            }
+        let (core, groups) = tokio::try_join!(self.served("/api"), self.served("/apis"))?;
+        let mut out: Vec<String> = core.iter().chain(groups.iter()).cloned().collect();
+        out.sort();
+        Ok(out)
+    }
+
+    async fn served(&self, root: &'static str) -> Result<Served, Error> {
+        let roots = &self.discovered().roots;
+        let known = roots.lock().unwrap_or_else(PoisonError::into_inner).get(root).cloned();
+        let tag = known.as_ref().map(|(tag, _)| tag.clone());
+        let (head, bytes) =
+            self.answer(&Outgoing { accept: AGGREGATED, known: tag, ..Outgoing::get(root) }).await?;
+        if let (http::StatusCode::NOT_MODIFIED, Some((_, set))) = (head.status, known) {
+            return Ok(set);
         }
-        Ok(out.into_iter().collect())
+        let answer: Value = serde_json::from_slice(&bytes)
+            .map_err(|_| Error::other("unexpected-answer", "the API server's discovery is not JSON"))?;
+        let mut set = BTreeSet::new();
+        if answer.get("items").is_none() {
+            self.each_version(&answer, &mut set).await?;
+            return Ok(Arc::new(set));
+        }
+        aggregated(&answer, &mut set);
+        let set = Arc::new(set);
+        let tag = head.headers.get(http::header::ETAG).and_then(|v| v.to_str().ok());
+        if let Some(tag) = tag {
+            let entry = (tag.to_owned(), set.clone());
+            roots.lock().unwrap_or_else(PoisonError::into_inner).insert(root, entry);
+        }
+        Ok(set)
+    }
+
+    /// For a server without aggregated discovery: one request a group-version.
+    async fn each_version(&self, answer: &Value, out: &mut BTreeSet<String>) -> Result<(), Error> {
+        for version in plain(answer) {
+            match self.json(Outgoing::get(path::root(&version)?)).await {
+                Ok(list) => out.extend(kinds_with_subresources(&list).map(|k| format!("{version}/{k}"))),
+                Err(Error::Unavailable(_) | Error::NotFound | Error::Other { .. }) => {}
+                Err(e) => return Err(e),
+            }
+            out.insert(version);
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,10 @@
 //! What may be asked of a cluster: `[[plugins.NAME.grants.kubernetes]]`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use sutler_model::{Owner, Pattern};
 
 use crate::KindPattern;
@@ -49,6 +52,10 @@ pub struct Rule {
     #[serde(default = "any_name")]
     #[schemars(with = "Vec<String>")]
     pub names: Vec<Pattern>,
+    /// Labels that an object has to carry, before and after a change: `{ team = "a" }`. A list is covered where its
+    /// label selector asks for them.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
     /// Names of clusters, or `*`; without any, the default cluster only.
     #[serde(default)]
     pub clusters: Vec<String>,
@@ -76,6 +83,33 @@ pub enum Scope<'a> {
     Everywhere,
 }
 
+/// The labels of a call's objects.
+#[derive(Debug, Clone, Copy)]
+pub enum Labels<'a> {
+    /// Not read yet: a call that no rule covers whatever they are sends nothing.
+    Unknown,
+    Of(&'a Value),
+    /// What a list asks for.
+    Selector(&'a str),
+}
+
+impl Labels<'_> {
+    fn have(self, key: &str, value: &str) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Of(object) => {
+                let labels = object.get("metadata").and_then(|m| m.get("labels"));
+                labels.and_then(|l| l.get(key)).and_then(Value::as_str) == Some(value)
+            }
+            // Commas inside `in (a,b)` make pieces that equal nothing.
+            Self::Selector(text) => text.split(',').any(|piece| {
+                let (k, v) = piece.split_once('=').unwrap_or_default();
+                k.trim() == key && v.strip_prefix('=').unwrap_or(v).trim() == value
+            }),
+        }
+    }
+}
+
 /// One call as grants see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
@@ -94,6 +128,7 @@ pub struct Ask<'a> {
     pub owner: &'a Owner,
     /// Whether the object to change is not this owner's.
     pub unowned: bool,
+    pub labels: Labels<'a>,
 }
 
 impl Ask<'_> {
@@ -168,6 +203,7 @@ impl Rule {
             }
             && covers_cluster(&self.clusters, ask.cluster, ask.default_cluster)
             && (self.unowned || !ask.unowned)
+            && self.labels.iter().all(|(k, v)| ask.labels.have(k, v))
     }
 }
 

@@ -66,6 +66,16 @@ impl std::fmt::Display for KindPattern {
 }
 
 impl KindPattern {
+    /// The API group; `None` for every one.
+    pub fn group(&self) -> Option<&str> {
+        self.group.as_deref()
+    }
+
+    /// The kind; `None` for every one.
+    pub fn kind(&self) -> Option<&str> {
+        self.kind.as_deref()
+    }
+
     /// Whether the pattern covers the kind; `group` is `""` for the core group.
     pub fn matches(&self, group: &str, kind: &str) -> bool {
         let named = self.kind.is_some();

@@ -55,3 +55,45 @@ pub(crate) fn shown(mut object: Value) -> Value {
 pub(crate) fn uid(object: &Value) -> Option<&str> {
     object.pointer("/metadata/uid").and_then(Value::as_str)
 }
+
+/// An object that has only labels: those that a merge patch (RFC 7386) leaves.
+pub(crate) fn with_labels(existing: &Value, patch: &Value) -> Value {
+    let labels = |of: &Value| of.get("metadata").and_then(|m| m.get("labels")).cloned();
+    let mut now = labels(existing).unwrap_or_default();
+    match (patch.get("metadata"), labels(patch)) {
+        (Some(Value::Null), _) | (_, Some(Value::Null)) => now = Value::Null,
+        (_, Some(Value::Object(changed))) => {
+            for (key, value) in changed {
+                match now.as_object_mut() {
+                    Some(now) if value.is_null() => drop(now.remove(&key)),
+                    Some(now) => drop(now.insert(key, value)),
+                    None => now = Value::from(Map::from_iter([(key, value)])),
+                }
+            }
+        }
+        _ => {}
+    }
+    serde_json::json!({ "metadata": { "labels": now } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn labels_after_a_patch() {
+        let existing = json!({"metadata": {"labels": {"a": "1", "b": "2"}}});
+        for (patch, labels) in [
+            (json!({}), json!({"a": "1", "b": "2"})),
+            (json!({"metadata": {"labels": {"a": null}}}), json!({"b": "2"})),
+            (json!({"metadata": {"labels": {"a": "3", "c": "4"}}}), json!({"a": "3", "b": "2", "c": "4"})),
+            (json!({"metadata": {"labels": null}}), Value::Null),
+            (json!({"metadata": null}), Value::Null),
+        ] {
+            assert_eq!(with_labels(&existing, &patch)["metadata"]["labels"], labels, "{patch}");
+        }
+        let bare = with_labels(&json!({}), &json!({"metadata": {"labels": {"a": "1"}}}));
+        assert_eq!(bare["metadata"]["labels"], json!({"a": "1"}));
+    }
+}

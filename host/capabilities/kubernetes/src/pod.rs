@@ -45,7 +45,7 @@ impl Pod {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    fn of(value: &Value) -> Option<Self> {
+    pub(crate) fn of(value: &Value) -> Option<Self> {
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let group = |spec: &str, status: &str, init: bool| -> Vec<Container> {
             let statuses = value.pointer(status).and_then(Value::as_array);

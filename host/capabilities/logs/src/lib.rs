@@ -7,6 +7,7 @@ mod follow;
 mod grant;
 mod line;
 mod output;
+mod rbac;
 mod parse;
 mod reader;
 mod resume;

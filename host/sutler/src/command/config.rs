@@ -34,7 +34,7 @@ pub(super) fn check(file: &ConfigFile) -> anyhow::Result<ExitCode> {
 }
 
 /// Every mistake, each with its place.
-async fn mistakes(config: &Config) -> Vec<String> {
+pub(super) async fn mistakes(config: &Config) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut add = |e: Option<String>| wrong.extend(e);
     add(config.api.check().err().map(|e| e.to_string()));

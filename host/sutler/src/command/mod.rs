@@ -2,9 +2,11 @@
 
 mod check;
 mod config;
+mod doctor;
 mod job;
 mod ledger;
 mod progress;
+mod rbac;
 mod run;
 mod serve;
 
@@ -26,6 +28,7 @@ use crate::config::Config;
 A first look:
   sutler plugin check plugins/namespace.wasm      what it imports, handles and needs
   sutler config check --config sutler.toml        every mistake with its place
+  sutler doctor --config sutler.toml              clusters, rights, registries, ledger, releases
   sutler serve --config sutler.toml               listens on 127.0.0.1:8080; operators on 127.0.0.1:8081
   curl -s localhost:8080/handles                  the pairs that are served, with their schemas
   sutler job list --config sutler.toml            what was applied, and how far it is
@@ -50,6 +53,12 @@ it listens on loopback only.")]
     /// Check sutler.toml, or print its reference
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Look at everything that this host stands on, and say what is wrong and what to do
+    #[command(after_help = doctor::HELP)]
+    Doctor(doctor::Doctor),
+    /// What the host's account needs in a cluster for the grants of sutler.toml
+    #[command(subcommand)]
+    Rbac(Rbac),
     /// The ledger that jobs are kept in: check, move, new keys
     #[command(subcommand)]
     Ledger(ledger::LedgerCommand),
@@ -77,6 +86,13 @@ enum ConfigCommand {
     Check(ConfigFile),
     /// Every key with its type, default and meaning, as Markdown
     Reference,
+}
+
+#[derive(Debug, Subcommand)]
+enum Rbac {
+    /// Print the least roles and their bindings as YAML, for kubectl apply -f -
+    #[command(after_help = rbac::HELP)]
+    Print(rbac::Print),
 }
 
 #[derive(Debug, Subcommand)]
@@ -120,6 +136,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let _ = write!(std::io::stdout(), "{}", crate::reference::markdown());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Doctor(d) => d.run(),
+        Command::Rbac(Rbac::Print(p)) => p.run(),
         Command::Ledger(l) => l.run(),
         Command::Job(j) => j.run(),
         Command::Token(t) => token(&t),

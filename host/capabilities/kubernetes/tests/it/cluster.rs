@@ -32,8 +32,11 @@ async fn kubeconfigs_that_cannot_be_used() {
         (bad, None, "cannot be read"),
         (path, Some("other"), "context other"),
     ] {
-        let config =
-            ClusterConfig { kubeconfig: Some(file), context: context.map(Into::into), timeout_seconds: 1 };
+        let config = ClusterConfig {
+            kubeconfig: Some(file),
+            context: context.map(Into::into),
+            ..ClusterConfig::default()
+        };
         let error = Cluster::connect("default", &config).await.unwrap_err();
         assert!(
             matches!(&error, Error::Other { code: "kubeconfig", message } if message.contains(why)),

@@ -1,4 +1,4 @@
-use sutler_kubernetes::{Ask, Scope, Verb};
+use sutler_kubernetes::{Ask, Labels, Scope, Verb};
 use sutler_model::Owner;
 
 use crate::server::{owner, parse};
@@ -34,6 +34,7 @@ fn ask<'a>(owner: &'a Owner, text: &'a str) -> Ask<'a> {
         default_cluster: cluster == "default",
         owner,
         unowned: words.next().is_some(),
+        labels: Labels::Unknown,
     }
 }
 
@@ -125,5 +126,36 @@ fn what_is_no_rule() {
     ] {
         let error = parse(toml).unwrap_err().to_string();
         assert!(error.contains(why), "{toml}: {error}");
+    }
+}
+
+#[test]
+fn labels_narrow_a_rule() {
+    let acme = owner("orders", "acme");
+    let grants = parse(
+        "kubernetes = [{ verbs = ['get', 'list'], kinds = ['Pod'], namespaces = ['acme'], labels = { team = 'a', tier = 'web' } }]",
+    )
+    .unwrap();
+    let of = |labels: serde_json::Value| serde_json::json!({"metadata": {"labels": labels}});
+    let covered = |text: &str, labels: Labels<'_>| grants.check(&Ask { labels, ..ask(&acme, text) }).is_ok();
+    let one = "get Pod acme p";
+    assert!(covered(one, Labels::Unknown), "the object is read first");
+    assert!(covered(one, Labels::Of(&of(serde_json::json!({"team": "a", "tier": "web", "x": "y"})))));
+    for labels in [
+        serde_json::json!({"team": "a"}),
+        serde_json::json!({"team": "b", "tier": "web"}),
+        serde_json::Value::Null,
+    ] {
+        assert!(!covered(one, Labels::Of(&of(labels))));
+    }
+    for (selector, fits) in [
+        ("team=a,tier=web", true),
+        ("app==x, tier == web ,team=a", true),
+        ("team=a", false),
+        ("team=a,tier!=web", false),
+        ("tier=web,team in (a,team=a)", false),
+        ("", false),
+    ] {
+        assert_eq!(covered("list Pod acme -", Labels::Selector(selector)), fits, "{selector}");
     }
 }

@@ -12,4 +12,6 @@ mod cluster;
 mod grants;
 mod ownership;
 mod real;
+mod repeat;
 mod server;
+mod watch;

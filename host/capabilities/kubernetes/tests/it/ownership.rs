@@ -171,3 +171,32 @@ async fn an_object_that_is_replaced_in_between_is_a_conflict() {
         "{answer:?}"
     );
 }
+
+#[tokio::test]
+async fn what_lacks_a_rules_labels_is_out_of_reach() {
+    let server = Server::default();
+    let kubernetes = server.kubernetes().await;
+    let grants = grants(
+        "kubernetes = [{ verbs = ['get', 'apply', 'patch', 'delete'], kinds = ['ConfigMap'], namespaces = ['acme'], labels = { team = 'a' } }]",
+    );
+    let call = call(Mode::Apply);
+    let map = |name: &str, team: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "acme", "labels": {"team": team}}});
+    let of = |name: &str| Reference::of_manifest(&map(name, "a")).unwrap();
+    let refused = |r: Result<_, Error>| assert!(matches!(r, Err(Error::NotGranted(_))), "{r:?}");
+    kubernetes.apply(&call, &grants, None, &map("ours", "a").to_string(), false).await.unwrap();
+    kubernetes.get(&call, &grants, &of("ours")).await.unwrap();
+    refused(kubernetes.apply(&call, &grants, None, &map("ours", "b").to_string(), false).await);
+    let away = r#"{"metadata": {"labels": {"team": "b"}}}"#;
+    refused(kubernetes.patch(&call, &grants, &of("ours"), away).await);
+    let mut theirs = map("theirs", "b");
+    for (key, value) in call.owner.labels(&call.plugin) {
+        theirs["metadata"]["labels"][key] = json!(value);
+    }
+    server.put("/api/v1/namespaces/acme/configmaps/theirs", theirs);
+    refused(kubernetes.get(&call, &grants, &of("theirs")).await);
+    refused(kubernetes.apply(&call, &grants, None, &map("theirs", "a").to_string(), false).await);
+    refused(kubernetes.patch(&call, &grants, &of("theirs"), r#"{"data": {}}"#).await);
+    let deleted = kubernetes.delete(&call, &grants, &of("theirs"), None, Propagation::Background).await;
+    assert!(matches!(deleted, Err(Error::NotGranted(_))), "{deleted:?}");
+    kubernetes.delete(&call, &grants, &of("ours"), None, Propagation::Background).await.unwrap();
+}

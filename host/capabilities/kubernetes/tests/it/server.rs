@@ -1,6 +1,6 @@
 //! A tiny API server: objects by path, every request recorded, answers to order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,12 @@ pub(crate) struct Recorded {
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) content_type: String,
+    pub(crate) authorization: String,
     pub(crate) body: Value,
 }
+
+/// A status with the value of Retry-After, or an answer that is lost.
+type First = Option<(u16, &'static str)>;
 
 #[derive(Default)]
 pub(crate) struct Inner {
@@ -29,6 +33,8 @@ pub(crate) struct Inner {
     /// (method, path) → answer instead of the usual.
     pub(crate) answers: BTreeMap<(String, String), (u16, Value)>,
     pub(crate) delay: Duration,
+    /// (method, path) → what comes before the usual answer, each once; `None` has its effect and breaks off.
+    pub(crate) first: BTreeMap<(String, String), VecDeque<First>>,
 }
 
 #[derive(Clone, Default)]
@@ -43,6 +49,11 @@ impl Server {
     }
     pub(crate) fn answer(&self, method: &str, path: &str, status: u16, body: Value) {
         self.0.lock().unwrap().answers.insert((method.into(), path.into()), (status, body));
+    }
+    /// Statuses, with the value of Retry-After, that come first; `None` is an answer that is lost after its effect.
+    pub(crate) fn first(&self, method: &str, path: &str, answers: &[First]) {
+        let mut inner = self.0.lock().unwrap();
+        inner.first.insert((method.into(), path.into()), answers.iter().copied().collect());
     }
     pub(crate) fn delay(&self, delay: Duration) {
         self.0.lock().unwrap().delay = delay;
@@ -59,16 +70,27 @@ impl Server {
         self.requests().last().cloned().expect("a request")
     }
 
-    /// Serves on a free port, and connects through a kubeconfig file.
-    pub(crate) async fn cluster(&self) -> Cluster {
+    /// Serves on a free port.
+    pub(crate) async fn serve(&self) -> u16 {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let app = Router::new().fallback(handle).with_state(self.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
+        port
+    }
+
+    /// Connects through a kubeconfig file.
+    pub(crate) async fn cluster(&self) -> Cluster {
+        self.slow_cluster(1).await
+    }
+
+    /// With seconds for each request.
+    pub(crate) async fn slow_cluster(&self, timeout_seconds: u64) -> Cluster {
+        let port = self.serve().await;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kubeconfig");
         std::fs::write(&path, kubeconfig(port)).unwrap();
-        let config = ClusterConfig { kubeconfig: Some(path), context: None, timeout_seconds: 1 };
+        let config = ClusterConfig { kubeconfig: Some(path), timeout_seconds, ..ClusterConfig::default() };
         Cluster::connect("default", &config).await.unwrap()
     }
 
@@ -116,19 +138,45 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let bytes = to_bytes(body, 4 << 20).await.unwrap();
     let path = parts.uri.path().to_owned();
-    let content_type =
-        parts.headers.get("content-type").map(|v| v.to_str().unwrap().to_owned()).unwrap_or_default();
+    let header =
+        |name: &str| parts.headers.get(name).map(|v| v.to_str().unwrap().to_owned()).unwrap_or_default();
     let recorded = Recorded {
         method: parts.method.to_string(),
         path: path.clone(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
-        content_type,
+        content_type: header("content-type"),
+        authorization: header("authorization"),
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
     };
     let delay = server.0.lock().unwrap().delay;
     tokio::time::sleep(delay).await;
     let mut inner = server.0.lock().unwrap();
     inner.requests.push(recorded.clone());
+    let first = inner.first.get_mut(&(recorded.method.clone(), path.clone())).and_then(VecDeque::pop_front);
+    match first {
+        Some(Some((code, after))) => {
+            let mut refused = status(code, "Busy", &path);
+            refused.headers_mut().insert("retry-after", after.parse().unwrap());
+            return refused;
+        }
+        Some(None) => {
+            objects(&mut inner, &recorded);
+            let broken = futures::stream::iter([Err::<&str, _>(std::io::Error::other("cut"))]);
+            return Body::from_stream(broken).into_response();
+        }
+        None => {}
+    }
+    if parts
+        .headers
+        .get("if-none-match")
+        .is_some_and(|t| *t == inner.objects[&path]["etag"].as_str().unwrap())
+    {
+        return StatusCode::NOT_MODIFIED.into_response();
+    }
+    if let ("/api" | "/apis", Some(o)) = (path.as_str(), inner.objects.get(&path)) {
+        let tag = [("etag", o["etag"].as_str().unwrap().to_owned())];
+        return (tag, axum::Json(o.clone())).into_response();
+    }
     if let Some((code, body)) = inner.answers.get(&(recorded.method.clone(), path.clone())) {
         let code = StatusCode::from_u16(*code).unwrap();
         return match body {

@@ -127,7 +127,7 @@ impl Server {
              users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n"
         );
         std::fs::write(&path, config).unwrap();
-        let config = ClusterConfig { kubeconfig: Some(path), context: None, timeout_seconds: 5 };
+        let config = ClusterConfig { kubeconfig: Some(path), timeout_seconds: 5, ..ClusterConfig::default() };
         let cluster = Cluster::connect("default", &config).await.unwrap();
         Logs::new(Arc::new(Clusters::of(vec![cluster])))
     }

@@ -1,0 +1,88 @@
+//! Pods by watch, against the emulator's.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sutler_kubernetes::{Cluster, ClusterConfig, PodWatch, Propagation, Reference, Watched};
+use sutler_testkit::cluster::Emulator;
+
+fn pod(name: &str, app: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "acme", "labels": {"app": app}},
+           "spec": {"containers": [{"name": "c", "image": "x"}]}})
+}
+
+async fn rig() -> (Emulator, Cluster, tempfile::TempDir) {
+    let emulator = Emulator::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, emulator.kubeconfig()).unwrap();
+    let config = ClusterConfig { kubeconfig: Some(path), ..ClusterConfig::default() };
+    let cluster = Cluster::connect("default", &config).await.unwrap();
+    (emulator, cluster, folder)
+}
+
+/// The names, once they are these.
+async fn until(watch: &mut PodWatch, names: &[&str]) {
+    let wanted = async {
+        loop {
+            if let Watched::Live(pods) = watch.now()
+                && pods.iter().map(|p| p.name.as_str()).eq(names.iter().copied())
+            {
+                return;
+            }
+            watch.changed().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wanted).await.expect("the pods in time");
+}
+
+#[tokio::test]
+async fn one_watch_tells_all_lookers_what_comes_and_goes() {
+    let (emulator, cluster, _folder) = rig().await;
+    emulator.seed(pod("a", "x"));
+    emulator.seed(pod("other", "y"));
+    let mut watch = cluster.watch_pods("acme", "app=x").unwrap().unwrap();
+    let mut second = cluster.watch_pods("acme", "app=x").unwrap().unwrap();
+    until(&mut watch, &["a"]).await;
+    emulator.seed(pod("b", "x"));
+    until(&mut watch, &["a", "b"]).await;
+    until(&mut second, &["a", "b"]).await;
+    let gone = Reference::of_manifest(&pod("a", "x")).unwrap();
+    cluster.delete(&gone, None, Propagation::Background).await.unwrap();
+    until(&mut watch, &["b"]).await;
+    assert!(cluster.watch_pods("acme/..", "").is_err());
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_its_last_looker_and_begins_anew() {
+    let (emulator, cluster, _folder) = rig().await;
+    emulator.seed(pod("a", "x"));
+    for round in 0..3 {
+        let mut watch = cluster.watch_pods("acme", "").unwrap().unwrap();
+        until(&mut watch, &["a"]).await;
+        assert_eq!(cluster.watches_running(), 1, "round {round}");
+        drop(watch);
+        let gone = async {
+            while cluster.watches_running() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), gone).await.expect("the watch has ended");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_is_not_allowed_says_so_and_is_tried_on() {
+    use sutler_testkit::cluster::Fault;
+    let (emulator, cluster, _folder) = rig().await;
+    emulator.seed(pod("a", "x"));
+    emulator.fail_next_matching("pods", Fault::Forbidden);
+    let mut watch = cluster.watch_pods("acme", "").unwrap().unwrap();
+    let lost = async {
+        while watch.now() != Watched::Lost {
+            watch.changed().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), lost).await.expect("it is lost");
+    until(&mut watch, &["a"]).await;
+}
