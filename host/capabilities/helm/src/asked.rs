@@ -7,21 +7,11 @@ use crate::grant::Grants;
 use crate::releases::Target;
 use crate::types::Options;
 
-pub(crate) fn not_available(function: &str, instead: &str) -> Error {
-    Error::other("not-available", format!("{function} is not in this version of sutler; {instead}"))
-}
-
 pub(crate) const fn writes(call: &Call) -> Result<(), Error> {
     if call.mode.writes() { Ok(()) } else { Err(Error::ReadOnlyCall) }
 }
 
 pub(crate) fn check_options(grants: &Effective<Grants>, options: Options) -> Result<(), Error> {
-    if options.atomic {
-        return Err(not_available(
-            "the option atomic of changes.upgrade",
-            "leave it out, and uninstall or upgrade again after a failure",
-        ));
-    }
     if options.take_ownership {
         grants.check(Grants::take_ownership)?;
     }

@@ -132,26 +132,6 @@ impl RenderAnswer {
         let output: Output = serde_json::from_slice(bytes).map_err(|e| EngineError::Answer(e.to_string()))?;
         if output.error.is_empty() { Ok(output.answer) } else { Err(EngineError::Template(output.error)) }
     }
-
-    /// Hooks by name, without those that only `test` runs.
-    pub(crate) fn operation_hooks(&self) -> Vec<String> {
-        operation_hooks(&self.hooks)
-    }
-}
-
-/// Names of the hooks that install, upgrade or uninstall would run.
-pub(crate) fn operation_hooks(hooks: &[Value]) -> Vec<String> {
-    hooks
-        .iter()
-        .filter(|h| {
-            let events = h.get("events").and_then(Value::as_array);
-            events.is_none_or(|e| e.iter().any(|e| !matches!(e.as_str(), Some("test" | "test-success"))))
-        })
-        .map(|h| {
-            let text = |key: &str| h.get(key).and_then(Value::as_str).unwrap_or("?");
-            format!("{} {}", text("kind"), text("name"))
-        })
-        .collect()
 }
 
 /// Renders charts.
@@ -194,16 +174,5 @@ mod tests {
             EngineError::Template("nil pointer".into())
         );
         assert!(matches!(RenderAnswer::from_json(b"nope"), Err(EngineError::Answer(_))));
-    }
-
-    #[test]
-    fn hooks_that_operations_run() {
-        let hook = |name: &str, events: Value| json!({"name": name, "kind": "Job", "events": events});
-        let hooks = [
-            hook("t", json!(["test"])),
-            hook("pre", json!(["pre-install"])),
-            hook("both", json!(["test", "post-upgrade"])),
-        ];
-        assert_eq!(operation_hooks(&hooks), ["Job pre", "Job both"]);
     }
 }

@@ -77,10 +77,10 @@ fn flatten(source: &str, value: Value, out: &mut Vec<Object>) -> Result<(), Erro
 }
 
 impl Object {
-    /// What two revisions compare objects by: kind with its version, namespace and name.
+    /// What two revisions compare objects by. Versions of one kind are the same object, so the group alone counts.
     pub(crate) fn key(&self) -> (String, String, Option<String>, String) {
         let r = &self.reference;
-        (r.api_version.clone(), r.kind.clone(), r.namespace.clone(), r.name.clone())
+        (r.group().to_owned(), r.kind.clone(), r.namespace.clone(), r.name.clone())
     }
 
     /// `Deployment "app" in namespace "ns"`, as Helm names objects.

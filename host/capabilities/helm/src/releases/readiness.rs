@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::record::{Record, Status};
 use super::target::Target;
 use crate::error::Error;
-use crate::manifest::shown;
+use crate::manifest::{Object, shown};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
@@ -22,10 +22,19 @@ pub(crate) async fn readiness(target: &Target<'_>, record: &Record) -> Result<He
         s => return Ok(Health::Progressing(format!("revision {} is {}", record.version, s.as_str()))),
     }
     let objects = target.old_objects(&record.manifest).await?;
-    let live = target.live(&objects).await?;
+    together(target, &objects, false).await
+}
+
+/// All objects now; with `jobs` a Job is ready when it has ended.
+pub(crate) async fn together(target: &Target<'_>, objects: &[Object], jobs: bool) -> Result<Health, Error> {
+    let live = target.live(objects).await?;
     let mut progressing = Vec::new();
     for (object, live) in objects.iter().zip(live) {
-        let health = live.as_ref().map_or_else(|| Health::Progressing("it does not exist".into()), of_object);
+        let health = match &live {
+            None => Health::Progressing("it does not exist".into()),
+            Some(v) if jobs && object.reference.kind == "Job" => finished(v),
+            Some(v) => of_object(v),
+        };
         match health {
             Health::Ready => {}
             Health::Failed(why) => return Ok(Health::Failed(format!("{}: {why}", shown(&object.reference)))),
@@ -89,6 +98,9 @@ pub(crate) fn of_object(v: &Value) -> Health {
         ("", "Service") => service(v),
         ("apiextensions.k8s.io", "CustomResourceDefinition") if !is(v, "Established", "True") => {
             waiting("it is not established")
+        }
+        ("apiregistration.k8s.io", "APIService") if !is(v, "Available", "True") => {
+            waiting("its server is not available")
         }
         _ => generic(v),
     }
@@ -203,14 +215,44 @@ fn job(v: &Value) -> Health {
     if v.pointer("/status/startTime").is_none() { waiting("it has not started") } else { Health::Ready }
 }
 
+/// A Job or Pod that has to end.
+pub(crate) fn finished(v: &Value) -> Health {
+    if v.pointer("/metadata/deletionTimestamp").is_some() {
+        return waiting("it is being deleted");
+    }
+    if text(v, "/kind") == "Pod" {
+        return match text(v, "/status/phase") {
+            "Succeeded" => Health::Ready,
+            "Failed" => Health::Failed(failed_pod(v)),
+            _ => waiting("it runs"),
+        };
+    }
+    if is(v, "Complete", "True") {
+        Health::Ready
+    } else if is(v, "Failed", "True") {
+        Health::Failed(message(v, "Failed"))
+    } else {
+        waiting("it runs")
+    }
+}
+
+fn failed_pod(v: &Value) -> String {
+    let said = [text(v, "/status/reason"), text(v, "/status/message")].join(" ").trim().to_owned();
+    let ended = v.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
+    let codes: Vec<String> = ended
+        .filter_map(|c| Some((text(c, "/name"), c.pointer("/state/terminated/exitCode")?.as_i64()?)))
+        .filter(|(_, code)| *code != 0)
+        .map(|(name, code)| format!("container {name} ended with {code}"))
+        .collect();
+    if said.is_empty() && codes.is_empty() { "it failed".into() } else { [said, codes.join(", ")].concat() }
+}
+
 fn pod(v: &Value) -> Health {
     let stuck = v.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
     let stuck = stuck.map(|c| text(c, "/state/waiting/reason")).find(|r| *r == "CrashLoopBackOff");
     match text(v, "/status/phase") {
         "Succeeded" => Health::Ready,
-        "Failed" => Health::Failed(
-            [text(v, "/status/reason"), text(v, "/status/message")].join(" ").trim().to_owned(),
-        ),
+        "Failed" => Health::Failed(failed_pod(v)),
         "Running" if is(v, "Ready", "True") => Health::Ready,
         "Running" if stuck.is_some() => Health::Failed("a container crashes again and again".into()),
         "Running" => waiting("its containers are not ready"),
@@ -331,6 +373,24 @@ mod tests {
     }
 
     #[test]
+    fn what_has_to_end() {
+        let of =
+            |kind: &str, status: Value| finished(&json!({"kind": kind, "metadata": {}, "status": status}));
+        let condition =
+            |kind: &str| json!({"conditions": [{"type": kind, "status": "True", "reason": "Why"}]});
+        assert_eq!(of("Job", condition("Complete")), Health::Ready);
+        assert_eq!(of("Job", condition("Failed")), Health::Failed("Why".into()));
+        assert_eq!(of("Job", json!({"startTime": "t"})), waiting("it runs"));
+        assert_eq!(of("Pod", json!({"phase": "Succeeded"})), Health::Ready);
+        assert_eq!(of("Pod", json!({"phase": "Running"})), waiting("it runs"));
+        let code = json!([{"name": "c", "state": {"terminated": {"exitCode": 3}}}]);
+        assert_eq!(
+            of("Pod", json!({"phase": "Failed", "containerStatuses": code})),
+            Health::Failed("container c ended with 3".into())
+        );
+    }
+
+    #[test]
     fn everything_else() {
         let object = |api: &str, kind: &str, spec: Value, status: Value| json!({"apiVersion": api, "kind": kind, "metadata": {}, "spec": spec, "status": status});
         let condition = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status, "reason": "Why", "message": "so"}]});
@@ -362,6 +422,13 @@ mod tests {
                 "progressing: it has no load balancer",
             ),
             ("v1", "ConfigMap", json!({}), json!({}), "ready"),
+            (
+                "apiregistration.k8s.io/v1",
+                "APIService",
+                json!({}),
+                condition("Available", "False"),
+                "progressing: its server is not available",
+            ),
             ("x.example/v1", "Thing", json!({}), condition("Ready", "False"), "progressing: Why: so"),
             ("x.example/v1", "Thing", json!({}), condition("Stalled", "True"), "failed: Why: so"),
             ("x.example/v1", "Thing", json!({}), condition("Ready", "True"), "ready"),

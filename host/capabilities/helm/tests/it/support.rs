@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -100,12 +101,15 @@ pub(crate) fn owner(application: &str) -> Owner {
     }
 }
 
+/// Another request each time.
 pub(crate) fn call(mode: Mode) -> Call {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
     Call {
         plugin: "ksml".parse().unwrap(),
         owner: owner("orders"),
         mode,
-        request_id: "r-1".into(),
+        request_id: format!("r-{id}"),
         deadline: Instant::now() + Duration::from_secs(20),
         fence: sutler_model::Fence::endless(),
     }
