@@ -202,7 +202,7 @@ fn keyed(
     modified: &[Value],
     live: &[Value],
 ) -> Vec<Value> {
-    let mut right = modified.iter().map(|item| {
+    let right = modified.iter().map(|item| {
         let before = find(original, key, item).map_or(&Value::Null, |(_, v)| v);
         find(live, key, item)
             .map_or_else(|| (None, item.clone()), |(i, l)| (Some(i), three_way(kind, field, before, item, l)))
@@ -211,7 +211,7 @@ fn keyed(
         |item: &&Value| find(modified, key, item).is_none() && find(original, key, item).is_none();
     let mut left = live.iter().enumerate().filter(|(_, v)| only_live(v)).peekable();
     let mut out = Vec::new();
-    while let Some((place, item)) = right.next() {
+    for (place, item) in right {
         while let (Some(place), Some((i, kept))) = (place, left.peek()) {
             if *i > place {
                 break;

@@ -18,7 +18,7 @@ use crate::types::{Options, Outcome};
 /// What a call finds before it renders anything.
 pub(crate) enum Resumed {
     /// It was under way, or had ended already.
-    Outcome(Outcome<Record>),
+    Outcome(Box<Outcome<Record>>),
     /// It begins here, with these revisions.
     Fresh(Vec<Record>),
 }
@@ -52,7 +52,7 @@ pub(crate) async fn resume(target: &Target<'_>, asked: &Asked, options: &Options
             }
         }
     };
-    Ok(Resumed::Outcome(outcome))
+    Ok(Resumed::Outcome(Box::new(outcome)))
 }
 
 /// Begins with a plan. An equal plan without drift is the revision that is there.

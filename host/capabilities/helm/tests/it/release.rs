@@ -5,7 +5,7 @@ use sutler_helm::{EngineError, Error, Options, Outcome, ReleaseReference, Status
 use sutler_model::Mode;
 use sutler_testkit::cluster::Fault;
 
-use crate::support::{World, answer, call, config_map, deployment, done, grants, of, owner};
+use crate::support::{World, answer, call, config_map, deployment, done, grants, of, owner, record};
 
 pub(crate) fn secret_names(w: &World) -> Vec<String> {
     let all = w.cluster.objects();
@@ -193,16 +193,12 @@ async fn a_release_that_somebody_works_on() {
 }
 
 /// Changes the JSON inside a record.
-fn rewrite(secret: &mut Value, change: impl FnOnce(&mut Value)) {
+pub(crate) fn rewrite(secret: &mut Value, change: impl FnOnce(&mut Value)) {
     use base64::Engine as _;
-    use std::io::Read as _;
     let b64 = base64::engine::general_purpose::STANDARD;
-    let outer = b64.decode(secret["data"]["release"].as_str().unwrap()).unwrap();
-    let mut json = String::new();
-    flate2::read::GzDecoder::new(b64.decode(outer).unwrap().as_slice()).read_to_string(&mut json).unwrap();
-    let mut record: Value = serde_json::from_str(&json).unwrap();
-    change(&mut record);
-    secret["data"]["release"] = json!(b64.encode(b64.encode(record.to_string())));
+    let mut json = record(secret);
+    change(&mut json);
+    secret["data"]["release"] = json!(b64.encode(b64.encode(json.to_string())));
 }
 
 #[tokio::test]
