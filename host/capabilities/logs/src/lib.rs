@@ -9,6 +9,7 @@ mod line;
 mod output;
 mod parse;
 mod reader;
+mod release;
 mod resume;
 
 pub use capability::{Logs, TailOptions};

@@ -211,9 +211,9 @@ impl Target<'_> {
         }
     }
 
-    /// The object with the marks of Helm and of the owner.
+    /// The object with the marks of Helm.
     pub(crate) fn decorated(&self, object: &Object) -> Value {
-        object.decorated(self.name, self.namespace, &self.labels())
+        object.decorated(self.name, self.namespace)
     }
 
     /// What applying would make of an object.

@@ -33,8 +33,13 @@ async fn install_and_upgrade() {
     assert_eq!(live["metadata"]["labels"]["app.kubernetes.io/managed-by"], "Helm");
     assert_eq!(live["metadata"]["annotations"]["meta.helm.sh/release-name"], "app");
     assert_eq!(live["metadata"]["annotations"]["meta.helm.sh/release-namespace"], "ns");
-    assert_eq!(live["metadata"]["labels"]["sutler.dev/owner"], owner("orders").hash());
-    assert_eq!(live["spec"]["template"]["metadata"]["labels"]["sutler.dev/owner"], owner("orders").hash());
+    assert_eq!(
+        live["metadata"]["labels"],
+        json!({"app.kubernetes.io/managed-by": "Helm"}),
+        "as Helm makes it"
+    );
+    let record = w.cluster.object("Secret", "ns", "sh.helm.release.v1.app.v1").unwrap();
+    assert_eq!(record["metadata"]["labels"]["sutler.dev/owner"], owner("orders").hash());
     let managers = live["metadata"]["managedFields"].as_array().unwrap();
     assert!(managers.iter().any(|m| m["manager"] == "helm" && m["operation"] == "Apply"), "{managers:?}");
 
