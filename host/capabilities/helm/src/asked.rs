@@ -1,5 +1,6 @@
 //! What a call may ask at all, and what a rendering of it follows from.
 
+use serde_json::Value;
 use sutler_model::{Call, Digest, Effective};
 
 use crate::error::Error;
@@ -39,11 +40,18 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     ))
 }
 
-/// Equal requests of one owner render equally, also what the chart draws by lot.
-pub(crate) fn seed(target: &Target<'_>) -> [u8; 32] {
+/// In a plan the chart's random numbers follow from what is asked, so that equal plans are equal. What is written gets
+/// its keys and passwords from the operating system: nobody can foretell them.
+pub(crate) fn seed(target: &Target<'_>, chart: &Digest, values: &Value) -> Result<[u8; 32], Error> {
     let call = target.call;
-    let text = format!("helm/{}/{}/{}/{}", call.owner.hash(), target.namespace, target.name, call.request_id);
-    *Digest::of(text.as_bytes()).as_bytes()
+    if call.mode.writes() {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)
+            .map_err(|e| Error::Unavailable(format!("the operating system gives no random numbers: {e}")))?;
+        return Ok(seed);
+    }
+    let text = format!("helm/{}/{}/{}/{chart}/{values}", call.owner.hash(), target.namespace, target.name);
+    Ok(*Digest::of(text.as_bytes()).as_bytes())
 }
 
 /// During apply the clock runs; a plan sees a fixed instant, so that two equal plans are equal.

@@ -146,11 +146,12 @@ impl Helm {
             revision: 1,
             upgrade: false,
             chart: pulled.archive.clone(),
-            values,
             kube_version: target.cluster.version().await.map_err(discovery)?,
             api_versions: target.cluster.api_versions().await.map_err(discovery)?,
-            seed: seed(target),
+            lookups: Vec::new(),
+            seed: seed(target, &pulled.digest, &values)?,
             now_millis: now_millis(target.call),
+            values,
         };
         Ok(Rendering { engine: self.engine.as_ref(), request, limit: self.render_limit })
     }

@@ -5,6 +5,7 @@ mod client_side;
 mod compare;
 mod drift;
 mod hooks;
+mod lookup;
 mod migrate;
 mod operation;
 mod prepare;

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use serde_json::Value;
 
+use super::lookup::look_up;
 use super::record::{Record, Status};
 use super::storage::{base, pending};
 use super::target::Target;
@@ -38,10 +39,33 @@ impl Plan {
     }
 }
 
-/// Renders within the call's time.
-pub(crate) async fn render(target: &Target<'_>, rendering: Rendering<'_>) -> Result<RenderAnswer, Error> {
+/// A chart that asks for more than this, one after the other, is not answered.
+const ROUNDS: usize = 16;
+const LOOKUPS: usize = 200;
+
+/// Renders within the call's time; what templates look up is found out and told.
+pub(crate) async fn render(target: &Target<'_>, mut rendering: Rendering<'_>) -> Result<RenderAnswer, Error> {
+    for _ in 0..ROUNDS {
+        let answer = once(target, &rendering).await?;
+        if answer.lookups.is_empty() {
+            return Ok(answer);
+        }
+        for wanted in answer.lookups {
+            rendering.request.lookups.push(look_up(target, wanted).await?);
+        }
+        if rendering.request.lookups.len() > LOOKUPS {
+            break;
+        }
+    }
+    Err(Error::Render(format!(
+        "the chart's templates look up too much in the cluster: at most {LOOKUPS} objects, and {ROUNDS} that follow from each other"
+    )))
+}
+
+async fn once(target: &Target<'_>, rendering: &Rendering<'_>) -> Result<RenderAnswer, Error> {
     let left = target.call.left();
-    match tokio::time::timeout(left.min(rendering.limit), rendering.engine.render(rendering.request)).await {
+    let work = rendering.engine.render(rendering.request.clone());
+    match tokio::time::timeout(left.min(rendering.limit), work).await {
         Ok(answer) => Ok(answer?),
         Err(_) if left <= rendering.limit => Err(Error::TimedOut),
         Err(_) => Err(Error::Render(format!(
