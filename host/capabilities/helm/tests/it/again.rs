@@ -11,7 +11,7 @@ use crate::support::{World, call, config_map, deployment, hook, of, owner};
 
 /// What is done with the release.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Deed {
+pub(crate) enum Deed {
     Install,
     Upgrade,
     Rollback,
@@ -19,7 +19,8 @@ enum Deed {
     Test,
 }
 
-const DEEDS: [Deed; 5] = [Deed::Install, Deed::Upgrade, Deed::Rollback, Deed::Uninstall, Deed::Test];
+pub(crate) const DEEDS: [Deed; 5] =
+    [Deed::Install, Deed::Upgrade, Deed::Rollback, Deed::Uninstall, Deed::Test];
 
 fn chart(w: &World, value: &str) {
     let hooks: Vec<Value> = ["install", "upgrade", "rollback", "delete"]
@@ -45,7 +46,7 @@ fn chart(w: &World, value: &str) {
     );
 }
 
-async fn deed(w: &World, call: &Call, deed: Deed) -> Result<Outcome, Error> {
+pub(crate) async fn deed(w: &World, call: &Call, deed: Deed) -> Result<Outcome, Error> {
     let (grants, of, options) = (&w.grants, of("app"), Options::default());
     match deed {
         Deed::Install => {
@@ -63,7 +64,7 @@ async fn deed(w: &World, call: &Call, deed: Deed) -> Result<Outcome, Error> {
 }
 
 /// A world where the deed is the next thing to do.
-async fn ready_for(what: Deed) -> World {
+pub(crate) async fn ready_for(what: Deed) -> World {
     let w = World::start().await;
     for before in DEEDS.iter().take_while(|d| **d != what).filter(|d| **d != Deed::Uninstall) {
         crate::support::done(deed(&w, &call(Mode::Apply), *before).await.unwrap());
@@ -73,7 +74,7 @@ async fn ready_for(what: Deed) -> World {
 }
 
 /// Everything that counts, without times and ids.
-fn state(w: &World) -> Vec<Value> {
+pub(crate) fn state(w: &World) -> Vec<Value> {
     let mut out: Vec<Value> = Vec::new();
     for mut o in w.cluster.objects() {
         if o["kind"] == "Pod" || o["kind"] == "Namespace" {
@@ -185,6 +186,61 @@ async fn an_uninstall_killed_at_every_request() {
 #[tokio::test]
 async fn a_test_killed_at_every_request() {
     killed_at_every_request_of(Deed::Test).await;
+}
+
+/// The process that is killed: this test program again, told what to do.
+#[tokio::test]
+async fn child() {
+    let Ok(told) = std::env::var("SUTLER_HELM_CHILD") else { return };
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let w = World::of(&told["way"]).await;
+    let mut call = call(Mode::Apply);
+    call.request_id = told["call"].as_str().unwrap().to_owned();
+    let what = DEEDS.into_iter().find(|d| format!("{d:?}") == told["deed"]).unwrap();
+    finished(&w, &call, what).await.unwrap();
+}
+
+async fn process_killed(what: Deed, n: usize, fault: Fault, whole: &[Value]) -> bool {
+    let w = ready_for(what).await;
+    let call = call(Mode::Apply);
+    w.cluster.fail_nth_matching(n, "", fault);
+    let told = json!({"way": w.way(), "call": call.request_id, "deed": format!("{what:?}")});
+    let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "again::child", "--nocapture"])
+        .env("SUTLER_HELM_CHILD", told.to_string())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    tokio::select! {
+        status = child.wait() => {
+            assert!(status.unwrap().success(), "{what:?} at {n}");
+            return false;
+        }
+        () = w.cluster.until_held(1) => child.kill().await.unwrap(),
+    }
+    match finished(&w, &call, what).await {
+        Err(Error::NotFound) if what == Deed::Uninstall => {}
+        got => drop(got.unwrap()),
+    }
+    assert_eq!(state(&w), whole, "{what:?}, its process killed at request {n}, {fault:?}");
+    true
+}
+
+#[tokio::test]
+async fn a_process_that_is_killed() {
+    for (what, stride) in
+        [(Deed::Install, 5), (Deed::Upgrade, 8), (Deed::Rollback, 8), (Deed::Uninstall, 8), (Deed::Test, 3)]
+    {
+        let w = ready_for(what).await;
+        finished(&w, &call(Mode::Apply), what).await.unwrap();
+        let whole = state(&w);
+        for n in (2..).step_by(stride) {
+            let fault = if n % 2 == 0 { Fault::Hold } else { Fault::HoldAnswer };
+            if !process_killed(what, n, fault, &whole).await {
+                break;
+            }
+        }
+    }
 }
 
 #[tokio::test]

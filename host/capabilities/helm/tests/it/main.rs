@@ -6,6 +6,7 @@ mod again;
 mod archive;
 mod atomic;
 mod drift;
+mod faulty;
 mod hooks;
 mod pull;
 mod real;

@@ -233,6 +233,26 @@ impl World {
         Self { cluster, engine, helm, chart, grants, _registry, _folder }
     }
 
+    /// What a process of its own needs to work in this world.
+    pub(crate) fn way(&self) -> Value {
+        json!({"kubeconfig": self.cluster.kubeconfig(), "registry": self._registry.host(), "chart": self.chart.url})
+    }
+
+    /// In a process of its own: the world that another one tells of. Its cluster is not to be looked at here.
+    pub(crate) async fn of(way: &Value) -> Self {
+        let text = |key: &str| way[key].as_str().unwrap().to_owned();
+        let folder = tempfile::tempdir().unwrap();
+        let plain = serde_json::from_value(json!({"plain-http": true})).unwrap();
+        let engine = engine();
+        let registries = BTreeMap::from([(text("registry"), plain)]);
+        let helm = helm(folder.path(), &registries, Some(text("kubeconfig")), engine.clone());
+        let chart = ChartReference { url: text("chart"), version: Some("1.0.0".into()), digest: None };
+        let grants = grants(json!({"charts": [chart.url], "namespaces": ["ns", "new"]}));
+        let registry = Registry::start(RegistryOptions::default()).await;
+        let cluster = Emulator::start().await;
+        Self { cluster, engine, helm, chart, grants, _registry: registry, _folder: folder }
+    }
+
     pub(crate) fn renders(&self, objects: &[Value]) {
         self.answers(answer(objects));
     }

@@ -63,6 +63,10 @@ async fn real_charts_render_byte_for_byte() {
             values.to_str().unwrap(),
             "--kube-version",
             "v1.37.2",
+            "--api-versions",
+            "apps/v1",
+            "--api-versions",
+            "apps/v1/Deployment",
         ]);
         let ours = rendered(&rig.engine, &chart, std::fs::read(&archive).unwrap()).await;
         match (&chart.fails, theirs, ours) {

@@ -25,11 +25,16 @@ pub(crate) struct Rig {
     registry: Registry,
 }
 
-fn engine() -> Arc<HelmEngine> {
+/// Compiled once for all tests of this folder, which takes longer than a rendering may.
+async fn engine() -> Arc<HelmEngine> {
     let file = std::env::var_os("SUTLER_HELM_ENGINE").expect("SUTLER_HELM_ENGINE: run cargo xtask test");
     let compressed: &'static [u8] = Box::leak(std::fs::read(file).unwrap().into_boxed_slice());
     let cache = CompileCache::open(&target_dir().join("helm-engine-cache")).unwrap();
-    HelmEngine::start(Engine::new(EngineConfig::default()).unwrap(), cache, compressed)
+    let engine = HelmEngine::start(Engine::new(EngineConfig::default()).unwrap(), cache, compressed);
+    while engine.ready().is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    engine
 }
 
 fn id(s: &str) -> Identifier {
@@ -67,7 +72,7 @@ impl Rig {
         };
         let config = serde_json::from_value(json!({"cache-folder": folder.path().join("cache")})).unwrap();
         let plain = serde_json::from_value(json!({"plain-http": true})).unwrap();
-        let engine = engine();
+        let engine = engine().await;
         let clusters = Arc::new(Clusters::new(&clusters).unwrap());
         let registries = BTreeMap::from([(registry.host(), plain)]);
         let helm = Helm::new(&config, &registries, clusters, engine.clone()).unwrap();
