@@ -27,6 +27,8 @@ type question struct {
 	// The cluster's; empty means what Helm assumes without one.
 	KubeVersion string   `json:"kubeVersion"`
 	APIVersions []string `json:"apiVersions"`
+	// What the host found out for earlier renderings.
+	Lookups []lookup `json:"lookups"`
 }
 
 // Hooks and Chart marshal as they stand in Helm's release record.
@@ -37,6 +39,9 @@ type answer struct {
 	CRDs     []string        `json:"crds,omitempty"`
 	Notes    string          `json:"notes,omitempty"`
 	Chart    *chart.Chart    `json:"chart,omitempty"`
+	// What templates asked of the cluster and the request did not tell: answered as absent. Where there is any, the
+	// rest of the answer is not to be used.
+	Lookups []lookup `json:"lookups,omitempty"`
 }
 
 // render does what `helm install` and `helm upgrade` do up to the first word to the cluster, in their order.
@@ -73,7 +78,11 @@ func render(in []byte) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	files, err := engine.Render(ch, values)
+	asked := &lookups{known: q.Lookups}
+	files, err := engine.RenderWithClientProvider(ch, values, asked)
+	if len(asked.wanted) > 0 {
+		return answer{Lookups: asked.wanted}, nil
+	}
 	if err != nil {
 		return answer{}, err
 	}

@@ -95,6 +95,35 @@ func TestWhatTheClusterOffersReachesTemplates(t *testing.T) {
 	}
 }
 
+func TestLookupsAreAnsweredByTheHost(t *testing.T) {
+	files := map[string]string{
+		"Chart.yaml": metadata,
+		"templates/a.yaml": `{{ $s := lookup "v1" "Secret" .Release.Namespace "s" }}{{ $l := lookup "v1" "ConfigMap" "ns" "" }}
+kind: ConfigMap
+apiVersion: v1
+kept: {{ (index $s.data "k") }}
+count: {{ len $l.items }}
+number: {{ (index $l.items 0).n }}`,
+	}
+	// The first rendering fails in the template, and still tells what it wants to know.
+	a, err := ask(t, question{Namespace: "ns"}, files)
+	if err != nil || len(a.Lookups) != 2 || a.Lookups[0].Name != "s" || a.Lookups[1].Kind != "ConfigMap" {
+		t.Fatalf("%v %+v", err, a.Lookups)
+	}
+	known := a.Lookups
+	known[0].Object = json.RawMessage(`{"apiVersion":"v1","kind":"Secret","data":{"k":"djI="}}`)
+	known[1].Object = json.RawMessage(`{"apiVersion":"v1","kind":"ConfigMapList","items":[{"apiVersion":"v1","kind":"ConfigMap","n":10000000}]}`)
+	a, err = ask(t, question{Namespace: "ns", Lookups: known}, files)
+	if err != nil || !strings.HasSuffix(a.Manifest, "kept: djI=\ncount: 1\nnumber: 10000000\n") {
+		t.Errorf("%v %s", err, a.Manifest)
+	}
+	known[0].Object = nil
+	known[0].Error = "no such kind"
+	if _, err = ask(t, question{Namespace: "ns", Lookups: known}, files); err == nil || !strings.Contains(err.Error(), "no such kind") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

@@ -45,6 +45,7 @@ pub(crate) async fn run() -> Result<Option<Row>> {
         values: values.clone(),
         kube_version: String::new(),
         api_versions: vec![],
+        lookups: vec![],
         seed: [1; 32],
         now_millis: 0,
     };

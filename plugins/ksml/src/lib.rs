@@ -110,18 +110,25 @@ impl Pipeline for Ksml {
         if of.action == Action::Create {
             return remove(&release);
         }
-        let (Step::Ready { before }, Some(now)) = (&at.step, helm::get(&release)?) else {
-            return Ok(Progress::Gone);
+        let Some(now) = helm::get(&release)? else { return Ok(Progress::Gone) };
+        let history = helm::history(&release)?;
+        let before = match at.step {
+            Step::Ready { before } => before,
+            // Cut off in the middle: back to what was deployed last.
+            Step::Release => match history.iter().rfind(|r| r.status == Status::Deployed) {
+                Some(last) if last.revision != now.revision => last.revision,
+                _ => return Ok(Progress::Gone),
+            },
         };
         // A rollback is a revision of its own, with the values of the one it goes back to.
-        let Some(then) = helm::history(&release)?.into_iter().find(|r| r.revision == *before) else {
+        let Some(then) = history.into_iter().find(|r| r.revision == before) else {
             return Err(Error::new(
                 "cannot-cancel",
                 "the revision from before is not kept any more; apply the settings of before",
             ));
         };
-        if now.values != then.values
-            && let Outcome::InProgress(what) = helm::rollback(&release, *before, Options::default())?
+        if (now.status != Status::Deployed || now.values != then.values)
+            && let Outcome::InProgress(what) = helm::rollback(&release, before, Options::default())?
         {
             return Ok(Progress::wait(at.step, PAUSE, what));
         }

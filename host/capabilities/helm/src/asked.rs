@@ -1,5 +1,6 @@
 //! What a call may ask at all, and what a rendering of it follows from.
 
+use serde_json::Value;
 use sutler_model::{Call, Digest, Effective};
 
 use crate::error::Error;
@@ -7,21 +8,11 @@ use crate::grant::Grants;
 use crate::releases::Target;
 use crate::types::Options;
 
-pub(crate) fn not_available(function: &str, instead: &str) -> Error {
-    Error::other("not-available", format!("{function} is not in this version of sutler; {instead}"))
-}
-
 pub(crate) const fn writes(call: &Call) -> Result<(), Error> {
     if call.mode.writes() { Ok(()) } else { Err(Error::ReadOnlyCall) }
 }
 
 pub(crate) fn check_options(grants: &Effective<Grants>, options: Options) -> Result<(), Error> {
-    if options.atomic {
-        return Err(not_available(
-            "the option atomic of changes.upgrade",
-            "leave it out, and uninstall or upgrade again after a failure",
-        ));
-    }
     if options.take_ownership {
         grants.check(Grants::take_ownership)?;
     }
@@ -49,11 +40,18 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     ))
 }
 
-/// Equal requests of one owner render equally, also what the chart draws by lot.
-pub(crate) fn seed(target: &Target<'_>) -> [u8; 32] {
+/// In a plan the chart's random numbers follow from what is asked, so that equal plans are equal. What is written gets
+/// its keys and passwords from the operating system: nobody can foretell them.
+pub(crate) fn seed(target: &Target<'_>, chart: &Digest, values: &Value) -> Result<[u8; 32], Error> {
     let call = target.call;
-    let text = format!("helm/{}/{}/{}/{}", call.owner.hash(), target.namespace, target.name, call.request_id);
-    *Digest::of(text.as_bytes()).as_bytes()
+    if call.mode.writes() {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)
+            .map_err(|e| Error::Unavailable(format!("the operating system gives no random numbers: {e}")))?;
+        return Ok(seed);
+    }
+    let text = format!("helm/{}/{}/{}/{chart}/{values}", call.owner.hash(), target.namespace, target.name);
+    Ok(*Digest::of(text.as_bytes()).as_bytes())
 }
 
 /// During apply the clock runs; a plan sees a fixed instant, so that two equal plans are equal.

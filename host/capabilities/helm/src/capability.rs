@@ -8,14 +8,14 @@ use serde_json::Value;
 use sutler_kubernetes::Clusters;
 use sutler_model::{Call, Digest, Effective};
 
-use crate::asked::{check_name, check_options, not_available, now_millis, seed, writes};
+use crate::asked::{check_name, check_options, now_millis, seed, writes};
 use crate::chart::Chart as Pulled;
 use crate::config::{ConfigError, HelmConfig, RegistryConfig};
 use crate::engine::{RenderRequest, TemplateEngine};
 use crate::error::Error;
 use crate::grant::{self, Grants};
 use crate::oci::{ChartUrl, Charts, Clock, RegistryError, Wanted};
-use crate::releases::{self, Health, Record, Rendering, Target};
+use crate::releases::{self, Asked, Health, Record, Rendering, Resumed, Target};
 use crate::types::{Chart, ChartReference, Options, Outcome, Release, ReleaseReference, Rendered};
 
 /// Helm, behind grants.
@@ -146,11 +146,12 @@ impl Helm {
             revision: 1,
             upgrade: false,
             chart: pulled.archive.clone(),
-            values,
             kube_version: target.cluster.version().await.map_err(discovery)?,
             api_versions: target.cluster.api_versions().await.map_err(discovery)?,
-            seed: seed(target),
+            lookups: Vec::new(),
+            seed: seed(target, &pulled.digest, &values)?,
             now_millis: now_millis(target.call),
+            values,
         };
         Ok(Rendering { engine: self.engine.as_ref(), request, limit: self.render_limit })
     }
@@ -181,7 +182,7 @@ impl Helm {
         }
         let cluster =
             self.clusters.get(cluster).await.map_err(|e| Error::kube("the cluster", e))?.until(call.deadline);
-        let storage = releases::Storage::new(cluster.clone(), namespace);
+        let storage = releases::Storage::new(cluster.clone(), namespace, call);
         Ok(Target { cluster, storage, grants, call, name: name.unwrap_or_default(), namespace })
     }
 
@@ -283,15 +284,18 @@ impl Helm {
         check_options(grants, options)?;
         let target = self.target(call, grants, of).await?;
         let rendering = self.rendering(&target, chart, values).await?;
-        let plan = releases::prepare(&target, rendering, options.take_ownership).await?;
+        let history = target.history_as_healed().await?;
+        let plan = releases::prepare(&target, rendering, history, options.take_ownership).await?;
         releases::preview(&target, &plan).await
     }
 
     /// `changes.upgrade`: installs or upgrades; values replace those of the revision before. Where chart, values and
-    /// manifest are those of the deployed revision and nothing drifted, that revision is the answer.
+    /// manifest are those of the deployed revision and nothing drifted, that revision is the answer. It never waits for
+    /// hooks, definitions or readiness: in progress, the same call goes on.
     ///
     /// # Errors
-    /// `ReadOnlyCall`, `Pending`, `NotOwned`, `TooLarge`, and what the API server refuses.
+    /// `ReadOnlyCall`, `Pending`, `NotOwned`, `TooLarge`, `Other` with code `hook-failed`, `not-ready` or `taken-back`,
+    /// and what the API server refuses.
     pub async fn upgrade(
         &self,
         call: &Call,
@@ -304,12 +308,18 @@ impl Helm {
         writes(call)?;
         check_options(grants, options)?;
         let target = self.target(call, grants, of).await?;
+        let digest = self.chart(call, grants, chart).await?.digest.to_string();
+        let asked = Asked::new(call, &["upgrade", &digest, values], &options);
+        let history = match releases::resume(&target, &asked, &options).await? {
+            Resumed::Outcome(outcome) => return Ok(outcome.public()),
+            Resumed::Fresh(history) => history,
+        };
         let rendering = self.rendering(&target, chart, values).await?;
-        let plan = releases::prepare(&target, rendering, options.take_ownership).await?;
-        Ok(releases::upgrade(&target, plan, &options).await?.public())
+        let plan = releases::prepare(&target, rendering, history, options.take_ownership).await?;
+        Ok(releases::begin(&target, &asked, plan, &options).await?.public())
     }
 
-    /// `changes.uninstall`.
+    /// `changes.uninstall`: hooks before and after, objects with the policy `keep` stay.
     ///
     /// # Errors
     /// `ReadOnlyCall`, `NotFound`, `NotOwned`, and what the API server refuses.
@@ -322,33 +332,33 @@ impl Helm {
     ) -> Result<Outcome, Error> {
         writes(call)?;
         let target = self.target(call, grants, of).await?;
-        Ok(releases::uninstall(&target, keep_history).await?.public())
+        let asked = Asked::new(call, &["uninstall", &keep_history.to_string()], &Options::default());
+        Ok(releases::uninstall(&target, &asked, keep_history).await?.public())
     }
 
-    /// `changes.rollback`: not in this version.
+    /// `changes.rollback`: to a revision that is kept, 0 for the one before the newest.
     ///
     /// # Errors
-    /// Always `Other` with code `not-available`, once grants and mode allow the call.
+    /// `ReadOnlyCall`, `NotFound`, `NotOwned`, `Other` with code `no-such-revision`, and what the API server refuses.
     pub async fn rollback(
         &self,
         call: &Call,
         grants: &Effective<Grants>,
         of: &ReleaseReference,
-        _revision: u32,
-        _options: Options,
+        revision: u32,
+        options: Options,
     ) -> Result<Outcome, Error> {
         writes(call)?;
-        self.target(call, grants, of).await?;
-        Err(not_available(
-            "changes.rollback",
-            "upgrade to the chart and values of the revision you want back",
-        ))
+        check_options(grants, options)?;
+        let target = self.target(call, grants, of).await?;
+        let asked = Asked::new(call, &["rollback", &revision.to_string()], &options);
+        Ok(releases::rollback(&target, &asked, revision, &options).await?.public())
     }
 
-    /// `changes.test`: not in this version.
+    /// `changes.test`: runs the chart's test hooks; the revision's status stays as it is.
     ///
     /// # Errors
-    /// As [`Helm::rollback`].
+    /// As [`Helm::rollback`], and `Other` with code `hook-failed`.
     pub async fn test(
         &self,
         call: &Call,
@@ -356,7 +366,8 @@ impl Helm {
         of: &ReleaseReference,
     ) -> Result<Outcome, Error> {
         writes(call)?;
-        self.target(call, grants, of).await?;
-        Err(not_available("changes.test", "run `helm test` by hand"))
+        let target = self.target(call, grants, of).await?;
+        let asked = Asked::new(call, &["test"], &Options::default());
+        Ok(releases::test(&target, &asked).await?.public())
     }
 }

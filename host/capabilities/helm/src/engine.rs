@@ -9,6 +9,25 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// What a template looks up in the cluster; without a name a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Lookup {
+    #[serde(rename = "apiVersion")]
+    pub api_version: String,
+    pub kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The host's answer; none where there is no such object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<Value>,
+    /// Why the cluster cannot be asked that.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub error: String,
+}
+
 /// One rendering.
 #[derive(Clone)]
 pub struct RenderRequest {
@@ -24,6 +43,8 @@ pub struct RenderRequest {
     /// `v1.37.2`; empty for the engine's own default.
     pub kube_version: String,
     pub api_versions: Vec<String>,
+    /// What is known of the cluster.
+    pub lookups: Vec<Lookup>,
     /// Keys the sandbox's random numbers, so that equal plans are equal. Not sent to the engine.
     pub seed: [u8; 32],
     /// The sandbox's clock, in milliseconds since 1970. Not sent to the engine.
@@ -53,6 +74,8 @@ struct Input<'a> {
     kube_version: &'a str,
     #[serde(rename = "apiVersions")]
     api_versions: &'a [String],
+    #[serde(skip_serializing_if = "<[Lookup]>::is_empty")]
+    lookups: &'a [Lookup],
 }
 
 impl RenderRequest {
@@ -67,6 +90,7 @@ impl RenderRequest {
             values: &self.values,
             kube_version: &self.kube_version,
             api_versions: &self.api_versions,
+            lookups: &self.lookups,
         };
         // Texts, numbers and values that came from JSON: nothing here can fail.
         serde_json::to_vec(&input).unwrap_or_default()
@@ -89,6 +113,9 @@ pub struct RenderAnswer {
     /// The chart as Helm stores it in a release: metadata, lock, templates, values, schema, files.
     #[serde(default)]
     pub chart: Value,
+    /// What templates asked of the cluster and the request did not tell: with any, nothing else is to be used.
+    #[serde(default, deserialize_with = "null_as_empty")]
+    pub lookups: Vec<Lookup>,
 }
 
 fn null_as_empty<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Vec<T>, D::Error> {
@@ -132,26 +159,6 @@ impl RenderAnswer {
         let output: Output = serde_json::from_slice(bytes).map_err(|e| EngineError::Answer(e.to_string()))?;
         if output.error.is_empty() { Ok(output.answer) } else { Err(EngineError::Template(output.error)) }
     }
-
-    /// Hooks by name, without those that only `test` runs.
-    pub(crate) fn operation_hooks(&self) -> Vec<String> {
-        operation_hooks(&self.hooks)
-    }
-}
-
-/// Names of the hooks that install, upgrade or uninstall would run.
-pub(crate) fn operation_hooks(hooks: &[Value]) -> Vec<String> {
-    hooks
-        .iter()
-        .filter(|h| {
-            let events = h.get("events").and_then(Value::as_array);
-            events.is_none_or(|e| e.iter().any(|e| !matches!(e.as_str(), Some("test" | "test-success"))))
-        })
-        .map(|h| {
-            let text = |key: &str| h.get(key).and_then(Value::as_str).unwrap_or("?");
-            format!("{} {}", text("kind"), text("name"))
-        })
-        .collect()
 }
 
 /// Renders charts.
@@ -178,6 +185,7 @@ mod tests {
             values: json!({"a": 1}),
             kube_version: "v1.37.2".into(),
             api_versions: vec!["v1".into()],
+            lookups: Vec::new(),
             seed: [0; 32],
             now_millis: 0,
         };
@@ -194,16 +202,5 @@ mod tests {
             EngineError::Template("nil pointer".into())
         );
         assert!(matches!(RenderAnswer::from_json(b"nope"), Err(EngineError::Answer(_))));
-    }
-
-    #[test]
-    fn hooks_that_operations_run() {
-        let hook = |name: &str, events: Value| json!({"name": name, "kind": "Job", "events": events});
-        let hooks = [
-            hook("t", json!(["test"])),
-            hook("pre", json!(["pre-install"])),
-            hook("both", json!(["test", "post-upgrade"])),
-        ];
-        assert_eq!(operation_hooks(&hooks), ["Job pre", "Job both"]);
     }
 }

@@ -38,8 +38,9 @@ pub enum Error {
     TimedOut,
     #[error("{message}")]
     Other {
-        /// Kebab-case and stable: `hooks-not-supported`, `not-available`, `invalid-release-name`, `conflict`,
-        /// `forbidden`, `invalid`, `broken-record`, `failed`, and those of the Kubernetes capability.
+        /// Kebab-case and stable: `hook-failed`, `not-ready`, `taken-back`, `no-such-revision`,
+        /// `invalid-release-name`, `conflict`, `forbidden`, `invalid`, `broken-record`, and those of the Kubernetes
+        /// capability.
         code: &'static str,
         message: String,
     },
@@ -48,6 +49,11 @@ pub enum Error {
 impl Error {
     pub(crate) fn other(code: &'static str, message: impl Into<String>) -> Self {
         Self::Other { code, message: message.into() }
+    }
+
+    /// Whether the same call may come further without anybody changing anything: nothing has failed for good.
+    pub(crate) const fn passes(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::TimedOut | Self::Pending(_))
     }
 
     /// What the API server said about something, in Helm's words.

@@ -20,7 +20,7 @@ pub use archive::{ArchiveError, MAX_FILES, MAX_UNPACKED};
 pub use capability::Helm;
 pub use chart::{Chart as ChartArchive, Dependency, Metadata};
 pub use config::{ConfigError, HelmConfig, RegistryConfig};
-pub use engine::{EngineError, RenderAnswer, RenderRequest, TemplateEngine};
+pub use engine::{EngineError, Lookup, RenderAnswer, RenderRequest, TemplateEngine};
 pub use error::Error;
 pub use grant::{BadChartPattern, ChartPattern, Grants};
 pub use oci::{BadChartUrl, BadRange, ChartUrl, Range, RegistryError};

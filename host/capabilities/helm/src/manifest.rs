@@ -2,9 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use sutler_kubernetes::Reference;
-use sutler_model::Owner;
 
-use crate::engine::Labels;
 use crate::error::Error;
 use crate::yaml;
 
@@ -77,10 +75,10 @@ fn flatten(source: &str, value: Value, out: &mut Vec<Object>) -> Result<(), Erro
 }
 
 impl Object {
-    /// What two revisions compare objects by: kind with its version, namespace and name.
+    /// What two revisions compare objects by. Versions of one kind are the same object, so the group alone counts.
     pub(crate) fn key(&self) -> (String, String, Option<String>, String) {
         let r = &self.reference;
-        (r.api_version.clone(), r.kind.clone(), r.namespace.clone(), r.name.clone())
+        (r.group().to_owned(), r.kind.clone(), r.namespace.clone(), r.name.clone())
     }
 
     /// `Deployment "app" in namespace "ns"`, as Helm names objects.
@@ -98,23 +96,16 @@ impl Object {
         }
     }
 
-    /// The object as it is applied: Helm's label and annotations, the owner's labels, the owner on its pods too.
-    pub(crate) fn decorated(&self, release: &str, namespace: &str, owner: &Labels) -> Value {
+    /// The object as it is applied: with Helm's label and annotations, and nothing else, so that it is what Helm makes.
+    /// Whose it is follows from the release's record.
+    pub(crate) fn decorated(&self, release: &str, namespace: &str) -> Value {
         let mut value = self.value.clone();
         if let Some(labels) = map_at(&mut value, &["metadata", "labels"]) {
             labels.insert(MANAGED_BY.into(), "Helm".into());
-            labels.extend(owner.iter().map(|(k, v)| (k.clone(), v.clone().into())));
         }
         if let Some(annotations) = map_at(&mut value, &["metadata", "annotations"]) {
             annotations.insert(RELEASE_NAME.into(), release.into());
             annotations.insert(RELEASE_NAMESPACE.into(), namespace.into());
-        }
-        // Logs of a shared namespace are read by this label.
-        if let (Some(template), Some(hash)) =
-            (pod_template(&self.reference, &mut value), owner.get(Owner::LABEL))
-            && let Some(labels) = map_at(template, &["metadata", "labels"])
-        {
-            labels.insert(Owner::LABEL.into(), hash.clone().into());
         }
         value
     }
@@ -149,17 +140,6 @@ fn map_at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String,
         *at = json!({});
     }
     at.as_object_mut()
-}
-
-fn pod_template<'a>(r: &Reference, value: &'a mut Value) -> Option<&'a mut Value> {
-    let pointer = match (r.api_version.as_str(), r.kind.as_str()) {
-        ("apps/v1", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") | ("batch/v1", "Job") => {
-            "/spec/template"
-        }
-        ("batch/v1", "CronJob") => "/spec/jobTemplate/spec/template",
-        _ => return None,
-    };
-    value.pointer_mut(pointer)
 }
 
 /// Whether a live object belongs to the release; if not, what is wrong with it (Helm 4, `checkOwnership`).
@@ -228,16 +208,9 @@ mod tests {
     fn decorated_and_owned() {
         let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {metadata: {labels: {app: d}}}}";
         let object = objects(deployment).unwrap().remove(0);
-        let owner = Labels::from([(Owner::LABEL.to_owned(), "abc".to_owned())]);
-        let live = object.decorated("rel", "ns", &owner);
-        assert_eq!(
-            live.pointer("/metadata/labels").unwrap(),
-            &json!({MANAGED_BY: "Helm", Owner::LABEL: "abc"})
-        );
-        assert_eq!(
-            live.pointer("/spec/template/metadata/labels").unwrap(),
-            &json!({"app": "d", Owner::LABEL: "abc"})
-        );
+        let live = object.decorated("rel", "ns");
+        assert_eq!(live.pointer("/metadata/labels").unwrap(), &json!({MANAGED_BY: "Helm"}));
+        assert_eq!(live.pointer("/spec/template"), object.value.pointer("/spec/template"));
         assert_eq!(foreign(&live, "rel", "ns"), None);
         assert!(foreign(&live, "other", "ns").unwrap().contains("is \"rel\", not \"other\""));
         assert!(foreign(&object.value, "rel", "ns").unwrap().contains("is missing"));

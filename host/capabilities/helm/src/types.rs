@@ -29,9 +29,9 @@ pub struct Options {
     pub create_namespace: bool,
     pub take_ownership: bool,
     pub force_conflicts: bool,
-    /// Not available yet: refused.
+    /// Wait until everything is ready; after a failure take the install or upgrade back.
     pub atomic: bool,
-    /// Nothing here waits, so there is nothing to wait for.
+    /// With `atomic`, also wait until Jobs have ended.
     pub wait_for_jobs: bool,
     /// Revisions to keep; 0 for Helm's default of 10.
     pub history_max: u32,

@@ -1,6 +1,9 @@
 //! YAML as Kubernetes and Helm read it: YAML 1.1 scalars (`yes`, `0644`), the last of two equal keys wins.
 
-use serde_json::Value;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
 /// Parses one document.
 ///
@@ -13,9 +16,87 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
         with_snippet: false,
     };
-    let mut value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|e| e.to_string())?;
+    let Json(mut value) = serde_saphyr::from_str_with_options(text, options).map_err(|e| e.to_string())?;
     whole_numbers(&mut value);
     Ok(value)
+}
+
+/// A document as JSON.
+struct Json(Value);
+
+/// A key of a mapping as JSON: an unquoted `on` is the text `true`, as values are.
+struct Key(String);
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(Any).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        Ok(Self(match d.deserialize_any(Any)? {
+            Value::String(s) => s,
+            other => other.to_string(),
+        }))
+    }
+}
+
+struct Any;
+
+impl<'de> Visitor<'de> for Any {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("YAML")
+    }
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(v.into())
+    }
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+    fn visit_i128<E>(self, v: i128) -> Result<Value, E> {
+        Ok((v as f64).into())
+    }
+    fn visit_u128<E>(self, v: u128) -> Result<Value, E> {
+        Ok((v as f64).into())
+    }
+    fn visit_f64<E>(self, v: f64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(v.into())
+    }
+    fn visit_string<E>(self, v: String) -> Result<Value, E> {
+        Ok(v.into())
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_some<D: Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
+        d.deserialize_any(self)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut out = Vec::new();
+        while let Some(Json(item)) = items.next_element()? {
+            out.push(item);
+        }
+        Ok(Value::Array(out))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut out = Map::new();
+        while let Some((Key(key), Json(value))) = entries.next_entry()? {
+            out.insert(key, value);
+        }
+        Ok(Value::Object(out))
+    }
 }
 
 /// Go writes the float 1.0 as `1`; the API server refuses `1.0` where it wants an integer.
@@ -46,6 +127,7 @@ mod tests {
             ("a: 1\na: 2", json!({"a": 2})),
             ("1: x\n2.5: z", json!({"1": "x", "2.5": "z"})),
             ("x: y\nz: n", json!({"x": true, "z": false})),
+            ("on: a\n\"off\": b\nno: c", json!({"true": "a", "off": "b", "false": "c"})),
             (
                 "d: 2024-01-02\nt: 2024-01-02T03:04:05Z",
                 json!({"d": "2024-01-02", "t": "2024-01-02T03:04:05Z"}),

@@ -12,6 +12,7 @@ use crate::follow::{Granted, Readers};
 use crate::grant::{self, Ask, Grants, Reach};
 use crate::line::since_seconds;
 use crate::parse::{Lines, is_refusal, stamped};
+use crate::release::{self, Found};
 use crate::{Error, LogLine, LogSource, StreamOptions, output};
 
 const DEFAULT_TAIL: u32 = 100;
@@ -78,9 +79,8 @@ impl Logs {
     ) -> Result<Vec<Pod>, Error> {
         let reach = self.reach(call, grants, cluster, namespace)?;
         let cluster = self.cluster(call, cluster).await?;
-        let mut pods = cluster.pods(namespace, &grant::selector(labels, reach, &call.owner)).await?;
-        pods.retain(|p| reach.sees(p, &call.owner));
-        Ok(pods)
+        let pods = cluster.pods(namespace, labels).await?;
+        release::keep(&cluster, namespace, pods, reach, &call.owner, &mut Found::default()).await
     }
 
     /// The last lines of one container, without time stamps.
@@ -98,8 +98,12 @@ impl Logs {
     ) -> Result<Vec<String>, Error> {
         let reach = self.reach(call, grants, cluster, namespace)?;
         let cluster = self.cluster(call, cluster).await?;
-        if reach == Reach::Owned && !reach.sees(&cluster.pod(namespace, pod).await?, &call.owner) {
-            return Err(Error::NotFound);
+        if reach == Reach::Owned {
+            let found = vec![cluster.pod(namespace, pod).await?];
+            let mut known = Found::default();
+            if release::keep(&cluster, namespace, found, reach, &call.owner, &mut known).await?.is_empty() {
+                return Err(Error::NotFound);
+            }
         }
         let tail = if options.tail_lines == 0 { DEFAULT_TAIL } else { options.tail_lines.min(MOST_TAIL) };
         let query = LogQuery {
@@ -145,9 +149,10 @@ impl Logs {
         let mut found = Vec::with_capacity(sources.len());
         for (source, reach) in sources.into_iter().zip(reaches) {
             let cluster = self.clusters.get(source.cluster.as_deref()).await?;
-            let selector = grant::selector(&source.label_selector, reach, &call.owner);
-            let one = Granted { cluster, source, reach, selector, owner: call.owner.clone() };
-            found.push(one.pods(&one.cluster.until(call.deadline), &options).await?);
+            let mut one =
+                Granted { cluster, source, reach, owner: call.owner.clone(), found: Found::default() };
+            let bounded = one.cluster.until(call.deadline);
+            found.push(one.pods(&bounded, &options).await?);
             granted.push(one);
         }
         if options.pod.is_some() && found.iter().all(Vec::is_empty) {

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::output::Output;
 use crate::reader::{Key, Reader};
+use crate::release::{self, Found};
 use crate::{Error, LogLine, LogSource, Reach, StreamOptions};
 
 /// Containers that one stream reads.
@@ -21,23 +22,27 @@ const POLL: Duration = Duration::from_secs(2);
 const LONGEST_POLL: Duration = Duration::from_secs(15);
 
 /// A source that a grant covers.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) cluster: Cluster,
     pub(crate) source: LogSource,
     pub(crate) reach: Reach,
-    /// With the owner's label where the reach asks for it.
-    pub(crate) selector: String,
     pub(crate) owner: Owner,
+    pub(crate) found: Found,
 }
 
 impl Granted {
     /// The pods, as far as the reach and `options.pod` go.
-    pub(crate) async fn pods(&self, cluster: &Cluster, options: &StreamOptions) -> Result<Vec<Pod>, Error> {
-        let mut pods = cluster.pods(&self.source.namespace, &self.selector).await?;
-        pods.retain(|p| {
-            options.pod.as_ref().is_none_or(|name| *name == p.name) && self.reach.sees(p, &self.owner)
-        });
+    pub(crate) async fn pods(
+        &mut self,
+        cluster: &Cluster,
+        options: &StreamOptions,
+    ) -> Result<Vec<Pod>, Error> {
+        let namespace = &self.source.namespace;
+        let mut pods = cluster.pods(namespace, &self.source.label_selector).await?;
+        pods.retain(|p| options.pod.as_ref().is_none_or(|name| *name == p.name));
+        let mut pods =
+            release::keep(cluster, namespace, pods, self.reach, &self.owner, &mut self.found).await?;
         pods.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(pods)
     }
@@ -180,8 +185,9 @@ impl Readers {
             while self.tasks.try_join_next().is_some() {}
             let mut found = Vec::with_capacity(self.sources.len());
             let mut complete = true;
-            for source in &self.sources {
-                match source.pods(&source.cluster, &self.options).await {
+            for source in &mut self.sources {
+                let cluster = source.cluster.clone();
+                match source.pods(&cluster, &self.options).await {
                     Ok(pods) => found.push(pods),
                     Err(error) => {
                         tracing::debug!(event = "logs-list-failed", namespace = source.source.namespace, %error);

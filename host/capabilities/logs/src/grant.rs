@@ -10,12 +10,12 @@ use sutler_model::{Effective, NotGranted, Owner, Pattern};
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Grants {
     /// Patterns of namespaces, such as `ksml-{tenant}`. In a namespace that does not follow from the tenant alone
-    /// only pods with the label `sutler.dev/owner` of the call's owner are seen.
+    /// only the call's owner's pods are seen: those with its label `sutler.dev/owner`, and those of its Helm releases.
     #[schemars(with = "Vec<String>")]
     pub namespaces: Vec<Pattern>,
     /// Names of clusters, or `*`; without any, the default cluster only.
     pub clusters: Vec<String>,
-    /// Also see pods without that label: for namespaces that hold nothing of another tenant.
+    /// Also see other pods: for namespaces that hold nothing of another tenant.
     pub any_owner: bool,
 }
 
@@ -23,14 +23,16 @@ pub struct Grants {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     All,
-    /// Those that carry the owner's label.
+    /// Those that carry the owner's label or come from one of its releases.
     Owned,
 }
 
-impl Reach {
-    /// The selector asked for it already; a server that does not heed it must not matter.
-    pub(crate) fn sees(self, pod: &Pod, owner: &Owner) -> bool {
-        self == Self::All || pod.labels.get(Owner::LABEL) == Some(&owner.hash())
+/// Whether the pod itself tells that it is seen or not; a pod without an owner's label does not.
+pub(crate) fn sees(reach: Reach, pod: &Pod, owner: &Owner) -> Option<bool> {
+    match (reach, pod.labels.get(Owner::LABEL)) {
+        (Reach::All, _) => Some(true),
+        (Reach::Owned, Some(found)) => Some(*found == owner.hash()),
+        (Reach::Owned, None) => None,
     }
 }
 
@@ -74,13 +76,4 @@ pub(crate) fn reach(grants: &Effective<Grants>, ask: &Ask<'_>) -> Result<Reach, 
     grants.check(|g| g.check(ask))?;
     let all = grants.layers().any(|g| g.isolates(ask)) || grants.layers().all(|g| g.any_owner);
     Ok(if all { Reach::All } else { Reach::Owned })
-}
-
-/// The selector with the owner's label in front of it.
-pub(crate) fn selector(labels: &str, reach: Reach, owner: &Owner) -> String {
-    match reach {
-        Reach::All => labels.to_owned(),
-        Reach::Owned if labels.trim().is_empty() => format!("{}={}", Owner::LABEL, owner.hash()),
-        Reach::Owned => format!("{}={},{labels}", Owner::LABEL, owner.hash()),
-    }
 }

@@ -10,6 +10,7 @@ mod output;
 mod rbac;
 mod parse;
 mod reader;
+mod release;
 mod resume;
 
 pub use capability::{Logs, TailOptions};

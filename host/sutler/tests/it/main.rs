@@ -19,6 +19,7 @@ mod ledger_cli;
 mod life;
 mod listeners;
 mod operations;
+mod real_helm;
 mod real_hosts;
 mod real_life;
 mod registry;

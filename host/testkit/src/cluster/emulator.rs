@@ -29,6 +29,8 @@ pub enum Fault {
     Forbidden,
     /// The connection closes without an answer.
     Drop,
+    /// Served, and the connection closes without an answer.
+    DropAnswer,
     /// Never served and never answered: the request is on its way for ever.
     Hold,
     /// Served, and never answered.

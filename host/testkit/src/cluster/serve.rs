@@ -44,7 +44,7 @@ async fn answer(cluster: &Arc<Cluster>, request: Request) -> Result<Response, Re
     };
     let fault = cluster.arrived(seen.clone()).unwrap_or(Fault::None);
     match fault {
-        Fault::None | Fault::HoldAnswer => {}
+        Fault::None | Fault::HoldAnswer | Fault::DropAnswer => {}
         Fault::Delay(time) => tokio::time::sleep(time).await,
         Fault::Status(code) => return Err(Refusal::of_code(code)),
         Fault::Forbidden => return Err(Refusal::forbidden(&path)),
@@ -68,6 +68,11 @@ async fn answer(cluster: &Arc<Cluster>, request: Request) -> Result<Response, Re
         }
     }
     let response = served(cluster, &parts, body, seen);
+    if fault == Fault::DropAnswer {
+        let mut response = StatusCode::BAD_GATEWAY.into_response();
+        response.extensions_mut().insert(HangUp);
+        return Ok(response);
+    }
     if fault == Fault::HoldAnswer {
         cluster.holds_up();
         return std::future::pending().await;

@@ -19,10 +19,10 @@ pub(crate) struct Comparison {
 
 pub(crate) async fn compare(target: &Target<'_>, object: &Object, live: &Value) -> Result<Comparison, Error> {
     let mut conflicts = Vec::new();
-    let mut answer = target.apply(&target.cluster, object, false, true).await;
+    let mut answer = target.try_apply(object, false).await;
     if let Err(KubeError::Conflict(c)) = &answer {
         conflicts.clone_from(c);
-        answer = target.apply(&target.cluster, object, true, true).await;
+        answer = target.try_apply(object, true).await;
     }
     let (changes, problem) = match answer {
         Ok(applied) => (field_changes(Some(&stripped(live)), Some(&stripped(&applied))), None),

@@ -8,6 +8,7 @@ use super::compare::{Comparison, compare};
 use super::prepare::Plan;
 use super::record::Record;
 use super::target::{Target, side_by_side};
+use super::write::Work;
 use crate::error::Error;
 use crate::manifest::{Object, described, foreign, kept};
 
@@ -48,8 +49,9 @@ async fn of_object(target: &Target<'_>, object: &Object, live: Option<&Value>) -
 
 /// What an upgrade would do, object by object.
 pub(crate) async fn preview(target: &Target<'_>, plan: &Plan) -> Result<Value, Error> {
+    let work = &plan.work;
     let questions =
-        plan.objects.iter().zip(&plan.live).map(|(o, l)| change(target, o, l.as_ref()).boxed()).collect();
+        work.objects.iter().zip(&work.live).map(|(o, l)| change(target, o, l.as_ref()).boxed()).collect();
     let changed = side_by_side(questions).await?;
     let mut objects = Vec::new();
     for crd in &plan.crds {
@@ -59,9 +61,8 @@ pub(crate) async fn preview(target: &Target<'_>, plan: &Plan) -> Result<Value, E
         );
     }
     objects.extend(changed);
-    let pruned = target.live(&plan.prune).await?;
-    for (object, live) in plan.prune.iter().zip(pruned) {
-        if let Some(live) = live {
+    for object in work.prune() {
+        if let Some(live) = target.get(&object.reference).await? {
             let action = if kept(&live) { "keep" } else { "delete" };
             objects.push(json!({"object": described(&object.reference), "action": action, "fields": [], "conflicts": []}));
         }
@@ -90,11 +91,19 @@ async fn change(target: &Target<'_>, object: &Object, live: Option<&Value>) -> R
     Ok(out)
 }
 
-/// Whether anything that the plan applies differs from what lives.
-pub(crate) async fn drifted(target: &Target<'_>, plan: &Plan) -> Result<bool, Error> {
+/// Whether anything that is to be applied differs from what lives.
+pub(crate) async fn drifted(target: &Target<'_>, work: &Work) -> Result<bool, Error> {
     let questions =
-        plan.objects.iter().zip(&plan.live).map(|(o, l)| differs(target, o, l.as_ref()).boxed()).collect();
+        work.objects.iter().zip(&work.live).map(|(o, l)| differs(target, o, l.as_ref()).boxed()).collect();
     Ok(side_by_side(questions).await?.contains(&true))
+}
+
+/// Whether a revision's objects are as it wrote them.
+pub(crate) async fn stands(target: &Target<'_>, record: &Record) -> Result<bool, Error> {
+    let objects = target.old_objects(&record.manifest).await?;
+    let live = target.live(&objects).await?;
+    let questions = objects.iter().zip(&live).map(|(o, l)| differs(target, o, l.as_ref()).boxed()).collect();
+    Ok(!side_by_side(questions).await?.contains(&true))
 }
 
 async fn differs(target: &Target<'_>, object: &Object, live: Option<&Value>) -> Result<bool, Error> {

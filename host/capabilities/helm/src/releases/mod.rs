@@ -1,24 +1,36 @@
-//! Releases as Helm keeps them: records, upgrade, uninstall, readiness, drift.
+//! Releases as Helm keeps them: records, the operations on them, readiness, drift.
 
+mod advance;
+mod client_side;
 mod compare;
 mod drift;
+mod hooks;
+mod lookup;
 mod migrate;
+mod operation;
 mod prepare;
 mod readiness;
 mod record;
+mod rollback;
 mod storage;
+mod tail;
 mod target;
+mod testing;
 mod uninstall;
 mod upgrade;
+mod write;
 
 pub use readiness::Health;
 pub use record::Status;
 
 pub(crate) use drift::{drift, preview};
+pub(crate) use operation::Asked;
 pub(crate) use prepare::{Rendering, prepare, render};
 pub(crate) use readiness::readiness;
 pub(crate) use record::Record;
+pub(crate) use rollback::rollback;
 pub(crate) use storage::{Storage, chart_of};
 pub(crate) use target::Target;
+pub(crate) use testing::test;
 pub(crate) use uninstall::uninstall;
-pub(crate) use upgrade::upgrade;
+pub(crate) use upgrade::{Resumed, begin, resume};

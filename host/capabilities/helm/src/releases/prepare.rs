@@ -1,13 +1,13 @@
 //! What an install or upgrade would do, found out before anything is written.
 
-use std::collections::HashSet;
-
 use base64::Engine as _;
 use serde_json::Value;
 
+use super::lookup::look_up;
 use super::record::{Record, Status};
 use super::storage::{base, pending};
 use super::target::Target;
+use super::write::Work;
 use crate::engine::{RenderAnswer, TemplateEngine};
 use crate::error::Error;
 use crate::manifest::Object;
@@ -30,11 +30,7 @@ pub(crate) struct Plan {
     pub(crate) values: Value,
     pub(crate) answer: RenderAnswer,
     pub(crate) crds: Vec<Object>,
-    pub(crate) objects: Vec<Object>,
-    /// What lives under each object now.
-    pub(crate) live: Vec<Option<Value>>,
-    /// Objects of the revision before that are no more.
-    pub(crate) prune: Vec<Object>,
+    pub(crate) work: Work,
 }
 
 impl Plan {
@@ -43,10 +39,33 @@ impl Plan {
     }
 }
 
-/// Renders within the call's time.
-pub(crate) async fn render(target: &Target<'_>, rendering: Rendering<'_>) -> Result<RenderAnswer, Error> {
+/// A chart that asks for more than this, one after the other, is not answered.
+const ROUNDS: usize = 16;
+const LOOKUPS: usize = 200;
+
+/// Renders within the call's time; what templates look up is found out and told.
+pub(crate) async fn render(target: &Target<'_>, mut rendering: Rendering<'_>) -> Result<RenderAnswer, Error> {
+    for _ in 0..ROUNDS {
+        let answer = once(target, &rendering).await?;
+        if answer.lookups.is_empty() {
+            return Ok(answer);
+        }
+        for wanted in answer.lookups {
+            rendering.request.lookups.push(look_up(target, wanted).await?);
+        }
+        if rendering.request.lookups.len() > LOOKUPS {
+            break;
+        }
+    }
+    Err(Error::Render(format!(
+        "the chart's templates look up too much in the cluster: at most {LOOKUPS} objects, and {ROUNDS} that follow from each other"
+    )))
+}
+
+async fn once(target: &Target<'_>, rendering: &Rendering<'_>) -> Result<RenderAnswer, Error> {
     let left = target.call.left();
-    match tokio::time::timeout(left.min(rendering.limit), rendering.engine.render(rendering.request)).await {
+    let work = rendering.engine.render(rendering.request.clone());
+    match tokio::time::timeout(left.min(rendering.limit), work).await {
         Ok(answer) => Ok(answer?),
         Err(_) if left <= rendering.limit => Err(Error::TimedOut),
         Err(_) => Err(Error::Render(format!(
@@ -56,46 +75,29 @@ pub(crate) async fn render(target: &Target<'_>, rendering: Rendering<'_>) -> Res
     }
 }
 
-/// Reads, renders and checks; writes nothing.
+/// Renders and checks; writes nothing.
 pub(crate) async fn prepare(
     target: &Target<'_>,
     mut rendering: Rendering<'_>,
+    history: Vec<Record>,
     take: bool,
 ) -> Result<Plan, Error> {
-    let history = target.history().await?;
     let base = start(&history)?.cloned();
     let revision = history.last().map_or(1, |last| last.version.saturating_add(1));
     rendering.request.revision = revision;
     rendering.request.upgrade = base.is_some();
     let values = rendering.request.values.clone();
     let answer = render(target, rendering).await?;
-    let hooks = answer.operation_hooks();
-    if !hooks.is_empty() {
-        return Err(Error::other(
-            "hooks-not-supported",
-            format!(
-                "the chart runs hooks ({}), which this version of sutler does not; turn them off in the chart's values, or leave them to a plugin's steps",
-                hooks.join(", ")
-            ),
-        ));
-    }
     let crds = if base.is_none() { target.definitions(&answer.crds)? } else { Vec::new() };
     let objects = target.objects(&answer.manifest, &crds).await?;
     objects.iter().try_for_each(check_size)?;
+    target.hook_objects(&answer.hooks).await?;
     let before = match &base {
         Some(record) => target.old_objects(&record.manifest).await?,
         None => Vec::new(),
     };
-    let old: HashSet<_> = before.iter().map(Object::key).collect();
-    let live = target.live(&objects).await?;
-    for (object, live) in objects.iter().zip(&live) {
-        if let Some(live) = live {
-            target.check_ownership(object, live, old.contains(&object.key()), take)?;
-        }
-    }
-    let new: HashSet<_> = objects.iter().map(Object::key).collect();
-    let prune = before.into_iter().filter(|o| !new.contains(&o.key())).collect();
-    Ok(Plan { history, base, revision, values, answer, crds, objects, live, prune })
+    let work = Work::new(target, objects, before, take).await?;
+    Ok(Plan { history, base, revision, values, answer, crds, work })
 }
 
 /// What a new revision follows.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::record::{Record, Status};
 use super::target::Target;
 use crate::error::Error;
-use crate::manifest::shown;
+use crate::manifest::{Object, shown};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
@@ -22,10 +22,19 @@ pub(crate) async fn readiness(target: &Target<'_>, record: &Record) -> Result<He
         s => return Ok(Health::Progressing(format!("revision {} is {}", record.version, s.as_str()))),
     }
     let objects = target.old_objects(&record.manifest).await?;
-    let live = target.live(&objects).await?;
+    together(target, &objects, false).await
+}
+
+/// All objects now; with `jobs` a Job is ready when it has ended.
+pub(crate) async fn together(target: &Target<'_>, objects: &[Object], jobs: bool) -> Result<Health, Error> {
+    let live = target.live(objects).await?;
     let mut progressing = Vec::new();
     for (object, live) in objects.iter().zip(live) {
-        let health = live.as_ref().map_or_else(|| Health::Progressing("it does not exist".into()), of_object);
+        let health = match &live {
+            None => Health::Progressing("it does not exist".into()),
+            Some(v) if jobs && object.reference.kind == "Job" => finished(v),
+            Some(v) => of_object(v),
+        };
         match health {
             Health::Ready => {}
             Health::Failed(why) => return Ok(Health::Failed(format!("{}: {why}", shown(&object.reference)))),
@@ -89,6 +98,9 @@ pub(crate) fn of_object(v: &Value) -> Health {
         ("", "Service") => service(v),
         ("apiextensions.k8s.io", "CustomResourceDefinition") if !is(v, "Established", "True") => {
             waiting("it is not established")
+        }
+        ("apiregistration.k8s.io", "APIService") if !is(v, "Available", "True") => {
+            waiting("its server is not available")
         }
         _ => generic(v),
     }
@@ -203,14 +215,44 @@ fn job(v: &Value) -> Health {
     if v.pointer("/status/startTime").is_none() { waiting("it has not started") } else { Health::Ready }
 }
 
+/// A Job or Pod that has to end.
+pub(crate) fn finished(v: &Value) -> Health {
+    if v.pointer("/metadata/deletionTimestamp").is_some() {
+        return waiting("it is being deleted");
+    }
+    if text(v, "/kind") == "Pod" {
+        return match text(v, "/status/phase") {
+            "Succeeded" => Health::Ready,
+            "Failed" => Health::Failed(failed_pod(v)),
+            _ => waiting("it runs"),
+        };
+    }
+    if is(v, "Complete", "True") {
+        Health::Ready
+    } else if is(v, "Failed", "True") {
+        Health::Failed(message(v, "Failed"))
+    } else {
+        waiting("it runs")
+    }
+}
+
+fn failed_pod(v: &Value) -> String {
+    let said = [text(v, "/status/reason"), text(v, "/status/message")].join(" ").trim().to_owned();
+    let ended = v.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
+    let codes: Vec<String> = ended
+        .filter_map(|c| Some((text(c, "/name"), c.pointer("/state/terminated/exitCode")?.as_i64()?)))
+        .filter(|(_, code)| *code != 0)
+        .map(|(name, code)| format!("container {name} ended with {code}"))
+        .collect();
+    if said.is_empty() && codes.is_empty() { "it failed".into() } else { [said, codes.join(", ")].concat() }
+}
+
 fn pod(v: &Value) -> Health {
     let stuck = v.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
     let stuck = stuck.map(|c| text(c, "/state/waiting/reason")).find(|r| *r == "CrashLoopBackOff");
     match text(v, "/status/phase") {
         "Succeeded" => Health::Ready,
-        "Failed" => Health::Failed(
-            [text(v, "/status/reason"), text(v, "/status/message")].join(" ").trim().to_owned(),
-        ),
+        "Failed" => Health::Failed(failed_pod(v)),
         "Running" if is(v, "Ready", "True") => Health::Ready,
         "Running" if stuck.is_some() => Health::Failed("a container crashes again and again".into()),
         "Running" => waiting("its containers are not ready"),
@@ -256,125 +298,4 @@ fn generic(v: &Value) -> Health {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn check(object: Value, expected: &str) {
-        let got = match of_object(&object) {
-            Health::Ready => "ready".to_owned(),
-            Health::Progressing(w) => format!("progressing: {w}"),
-            Health::Failed(w) => format!("failed: {w}"),
-        };
-        assert_eq!(got, expected, "{object}");
-    }
-
-    fn apps(kind: &str, spec: Value, status: Value) -> Value {
-        json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"generation": 2}, "spec": spec, "status": status})
-    }
-
-    #[test]
-    fn workloads() {
-        let full = json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2});
-        let two = json!({"replicas": 2});
-        let with = |key: &str, value: Value| {
-            let mut v = full.clone();
-            v[key] = value;
-            v
-        };
-        check(apps("Deployment", two.clone(), full.clone()), "ready");
-        check(apps("Deployment", two.clone(), json!({})), "progressing: its controller has not seen it");
-        check(
-            apps("Deployment", two.clone(), with("observedGeneration", json!(1))),
-            "progressing: its controller has not seen the newest change",
-        );
-        check(
-            apps("Deployment", two.clone(), with("updatedReplicas", json!(1))),
-            "progressing: 1 of 2 replicas are updated",
-        );
-        check(
-            apps("Deployment", two.clone(), with("replicas", json!(3))),
-            "progressing: 1 old replicas are still there",
-        );
-        check(
-            apps("Deployment", two.clone(), with("availableReplicas", json!(0))),
-            "progressing: 0 of 2 replicas are available",
-        );
-        check(apps("Deployment", json!({"replicas": 2, "paused": true}), json!({})), "ready");
-        check(apps("Deployment", json!({"replicas": 0}), json!({"observedGeneration": 2})), "ready");
-        let late = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "too long"}]);
-        check(
-            apps("Deployment", two.clone(), with("conditions", late)),
-            "failed: ProgressDeadlineExceeded: too long",
-        );
-        check(apps("StatefulSet", two.clone(), full.clone()), "ready");
-        check(
-            apps("StatefulSet", two.clone(), with("readyReplicas", json!(1))),
-            "progressing: 1 of 2 replicas are ready",
-        );
-        check(
-            apps("StatefulSet", two.clone(), with("updateRevision", json!("b"))),
-            "progressing: the update is rolling out",
-        );
-        let partition = json!({"replicas": 2, "updateStrategy": {"rollingUpdate": {"partition": 1}}});
-        check(
-            apps("StatefulSet", partition, with("updatedReplicas", json!(0))),
-            "progressing: 0 of 1 replicas are updated",
-        );
-        check(
-            apps("StatefulSet", json!({"replicas": 2, "updateStrategy": {"type": "OnDelete"}}), json!({})),
-            "ready",
-        );
-        let daemon = json!({"observedGeneration": 2, "desiredNumberScheduled": 2, "currentNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 1, "numberReady": 2});
-        check(apps("DaemonSet", json!({}), daemon), "progressing: 1 of 2 pods are available");
-        check(apps("ReplicaSet", two, json!({"readyReplicas": 1})), "progressing: 1 of 2 replicas are ready");
-    }
-
-    #[test]
-    fn everything_else() {
-        let object = |api: &str, kind: &str, spec: Value, status: Value| json!({"apiVersion": api, "kind": kind, "metadata": {}, "spec": spec, "status": status});
-        let condition = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status, "reason": "Why", "message": "so"}]});
-        for (api, kind, spec, status, expected) in [
-            ("batch/v1", "Job", json!({}), json!({}), "progressing: it has not started"),
-            ("batch/v1", "Job", json!({}), json!({"startTime": "t", "active": 1}), "ready"),
-            ("batch/v1", "Job", json!({"suspend": true}), json!({}), "ready"),
-            ("batch/v1", "Job", json!({}), condition("Complete", "True"), "ready"),
-            ("batch/v1", "Job", json!({}), condition("Failed", "True"), "failed: Why: so"),
-            ("v1", "Pod", json!({}), json!({"phase": "Succeeded"}), "ready"),
-            ("v1", "Pod", json!({}), json!({"phase": "Failed", "reason": "Evicted"}), "failed: Evicted"),
-            ("v1", "Pod", json!({}), json!({"phase": "Pending"}), "progressing: it is pending"),
-            (
-                "v1",
-                "PersistentVolumeClaim",
-                json!({}),
-                json!({"phase": "Pending"}),
-                "progressing: it is Pending, not Bound",
-            ),
-            ("v1", "PersistentVolumeClaim", json!({}), json!({"phase": "Bound"}), "ready"),
-            ("v1", "Service", json!({"clusterIP": "10.0.0.1"}), json!({}), "ready"),
-            ("v1", "Service", json!({"clusterIP": "None"}), json!({}), "ready"),
-            ("v1", "Service", json!({"type": "ExternalName"}), json!({}), "ready"),
-            (
-                "v1",
-                "Service",
-                json!({"type": "LoadBalancer", "clusterIP": "10.0.0.1"}),
-                json!({}),
-                "progressing: it has no load balancer",
-            ),
-            ("v1", "ConfigMap", json!({}), json!({}), "ready"),
-            ("x.example/v1", "Thing", json!({}), condition("Ready", "False"), "progressing: Why: so"),
-            ("x.example/v1", "Thing", json!({}), condition("Stalled", "True"), "failed: Why: so"),
-            ("x.example/v1", "Thing", json!({}), condition("Ready", "True"), "ready"),
-            (
-                "apiextensions.k8s.io/v1",
-                "CustomResourceDefinition",
-                json!({}),
-                json!({}),
-                "progressing: it is not established",
-            ),
-        ] {
-            check(object(api, kind, spec, status), expected);
-        }
-        check(json!({"metadata": {"deletionTimestamp": "t"}}), "progressing: it is being deleted");
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::operation::Operation;
 use crate::engine::Labels;
 use crate::error::Error;
 
@@ -83,7 +84,7 @@ pub(crate) struct Record {
     pub(crate) chart: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) config: Option<Value>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) manifest: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hooks: Option<Vec<Value>>,
@@ -101,6 +102,12 @@ pub(crate) struct Record {
     /// Of the Secret: Unix seconds.
     #[serde(skip)]
     created_at: Option<String>,
+    /// Of the Secret: which of our operations this is, and how far it came.
+    #[serde(skip)]
+    pub(crate) operation: Option<Operation>,
+    /// Of the Secret as it was read or written last: what an update builds on.
+    #[serde(skip)]
+    pub(crate) resource_version: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -114,6 +121,9 @@ pub(crate) struct Info {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) description: String,
     pub(crate) status: Status,
+    /// The revision that a rollback goes back to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rollback_revision: Option<u32>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) notes: String,
     #[serde(flatten)]
@@ -137,7 +147,7 @@ pub(crate) struct Fresh {
     pub(crate) namespace: String,
     pub(crate) version: u32,
     pub(crate) status: Status,
-    pub(crate) description: &'static str,
+    pub(crate) description: String,
     pub(crate) chart: Value,
     pub(crate) config: Value,
     pub(crate) manifest: String,
@@ -145,6 +155,9 @@ pub(crate) struct Fresh {
     pub(crate) notes: String,
     pub(crate) labels: Labels,
     pub(crate) first_deployed: Option<String>,
+    pub(crate) rollback_revision: Option<u32>,
+    pub(crate) server_side: bool,
+    pub(crate) operation: Option<Operation>,
 }
 
 pub(crate) fn now() -> String {
@@ -160,8 +173,9 @@ impl Record {
                 first_deployed: Some(f.first_deployed.unwrap_or_else(|| now.clone())),
                 last_deployed: Some(now),
                 deleted: None,
-                description: f.description.into(),
+                description: f.description,
                 status: f.status,
+                rollback_revision: f.rollback_revision,
                 notes: f.notes,
                 rest: Map::new(),
             },
@@ -171,10 +185,12 @@ impl Record {
             hooks: (!f.hooks.is_empty()).then_some(f.hooks),
             version: f.version,
             namespace: f.namespace,
-            apply_method: "ssa".into(),
+            apply_method: if f.server_side { "ssa" } else { "csa" }.into(),
             rest: Map::new(),
             labels: f.labels,
             created_at: None,
+            operation: f.operation,
+            resource_version: None,
         }
     }
 
@@ -185,6 +201,11 @@ impl Record {
 
     pub(crate) fn hooks(&self) -> &[Value] {
         self.hooks.as_deref().unwrap_or_default()
+    }
+
+    /// Whether its objects are applied on the server; Helm 3 wrote no method and applied by itself.
+    pub(crate) fn server_side(&self) -> bool {
+        self.apply_method == "ssa"
     }
 
     pub(crate) fn config(&self) -> Value {
@@ -222,13 +243,26 @@ impl Record {
         if modified {
             labels.insert("modifiedAt".into(), seconds.into());
         }
+        let mut metadata = json!({"name": self.key(), "namespace": self.namespace, "labels": labels});
+        if let (Some(operation), Some(m)) = (&self.operation, metadata.as_object_mut()) {
+            m.insert("annotations".into(), json!({Operation::ANNOTATION: operation.to_text()}));
+        }
+        if let (true, Some(version), Some(m)) = (modified, &self.resource_version, metadata.as_object_mut()) {
+            m.insert("resourceVersion".into(), version.clone().into());
+        }
         Ok(json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "helm.sh/release.v1",
-            "metadata": {"name": self.key(), "namespace": self.namespace, "labels": labels},
+            "metadata": metadata,
             "data": {"release": STANDARD.encode(encoded)},
         }))
+    }
+
+    /// Takes note of which version of the Secret this is.
+    pub(crate) fn see(&mut self, secret: &Value) {
+        let version = secret.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        self.resource_version = version.map(str::to_owned);
     }
 
     /// Reads the Secret of a release.
@@ -258,6 +292,9 @@ impl Record {
                 record.labels.insert(k.clone(), v.to_owned());
             }
         }
+        let annotation = secret.pointer("/metadata/annotations").and_then(|a| a.get(Operation::ANNOTATION));
+        record.operation = annotation.and_then(Value::as_str).and_then(Operation::of_text);
+        record.see(secret);
         if record.namespace.is_empty() {
             record.namespace =
                 secret.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -295,92 +332,4 @@ fn decode(text: &[u8]) -> Result<Record, &'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(crate) fn record() -> Record {
-        Record::new(Fresh {
-            name: "app".into(),
-            namespace: "ns".into(),
-            version: 3,
-            status: Status::PendingUpgrade,
-            description: "Preparing upgrade",
-            chart: json!({"metadata": {"name": "app", "version": "1.0.0"}, "lock": null, "templates": [], "values": {}, "schema": null, "files": []}),
-            config: json!({"a": {"b": [1, 2.5, "x"]}}),
-            manifest: "---\n# Source: app/templates/a.yaml\nkind: ConfigMap\n".into(),
-            hooks: vec![json!({"name": "t", "events": ["test"], "last_run": {"phase": ""}})],
-            notes: "hello".into(),
-            labels: Labels::from([("sutler.dev/owner".to_owned(), "abc".to_owned())]),
-            first_deployed: None,
-        })
-    }
-
-    #[test]
-    fn there_and_back() {
-        let mut r = record();
-        let secret = r.secret(false).unwrap();
-        assert_eq!(secret.pointer("/metadata/name").unwrap(), "sh.helm.release.v1.app.v3");
-        assert_eq!(secret.pointer("/type").unwrap(), "helm.sh/release.v1");
-        let labels = secret.pointer("/metadata/labels").unwrap();
-        for (k, v) in [
-            ("name", "app"),
-            ("owner", "helm"),
-            ("status", "pending-upgrade"),
-            ("version", "3"),
-            ("sutler.dev/owner", "abc"),
-        ] {
-            assert_eq!(labels.get(k).unwrap(), v, "{k}");
-        }
-        assert!(labels.get("modifiedAt").is_none());
-        let back = Record::of_secret(&secret).unwrap();
-        r.created_at = back.created_at.clone();
-        assert_eq!(back, r);
-        assert!(back.secret(true).unwrap().pointer("/metadata/labels/modifiedAt").is_some());
-    }
-
-    #[test]
-    fn what_helm_wrote_is_kept() {
-        // As Helm 3 writes it: an empty time, no apply method, a field that this crate does not know.
-        let json = json!({
-            "name": "old", "version": 1, "namespace": "ns", "manifest": "", "future": {"x": 1},
-            "info": {"first_deployed": "2024-01-01T00:00:00Z", "deleted": "", "status": "deployed", "rollback_revision": 2},
-            "chart": {"metadata": {"name": "old", "version": "0.1.0"}},
-        });
-        let data = STANDARD.encode(STANDARD.encode(json.to_string()));
-        let mut secret = json!({"metadata": {"name": "s", "labels": {"createdAt": "17", "team": "x"}}, "data": {"release": data}});
-        let record = Record::of_secret(&secret).unwrap();
-        assert_eq!(
-            (record.info.status, record.apply_method.as_str(), record.version),
-            (Status::Deployed, "", 1)
-        );
-        let again: Value = serde_json::to_value(&record).unwrap();
-        assert_eq!(again.pointer("/future/x"), Some(&json!(1)));
-        assert_eq!(again.pointer("/info/rollback_revision"), Some(&json!(2)));
-        let rewritten = record.secret(true).unwrap();
-        assert_eq!(rewritten.pointer("/metadata/labels/createdAt").unwrap(), "17");
-        assert_eq!(rewritten.pointer("/metadata/labels/team").unwrap(), "x");
-        secret["data"]["release"] = json!("@@@");
-        assert!(Record::of_secret(&secret).unwrap_err().to_string().contains("not base64"));
-    }
-
-    #[test]
-    fn a_record_too_large_for_a_secret() {
-        let mut r = record();
-        // Bytes that do not compress.
-        let mut state = 1u64;
-        let noise: String = (0..2_000_000)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                char::from(b'!' + ((state >> 33) % 90) as u8)
-            })
-            .collect();
-        r.manifest = noise;
-        assert!(matches!(r.secret(false), Err(Error::TooLarge(_))));
-    }
-
-    #[test]
-    fn unknown_status() {
-        assert_eq!(serde_json::from_value::<Status>(json!("from-the-future")).unwrap(), Status::Unknown);
-        assert_eq!(serde_json::to_value(Status::PendingInstall).unwrap(), "pending-install");
-    }
-}
+mod tests;

@@ -1,24 +1,39 @@
 //! Where release records are: Secrets of the release's namespace.
 
+use std::time::Instant;
+
 use serde_json::Value;
 use sutler_kubernetes::{Cluster, Error as KubeError, Propagation, Reference, Selector};
-use sutler_model::Owner;
+use sutler_model::{Call, Owner};
 
 use super::record::{Record, Status};
+use super::target::Target;
 use crate::error::Error;
+use crate::types::Options;
 
 /// Helm's own field manager, for records as for objects.
 pub(crate) const MANAGER: &str = "helm";
 
 #[derive(Debug, Clone)]
-pub(crate) struct Storage {
+pub(crate) struct Storage<'a> {
     cluster: Cluster,
-    namespace: String,
+    namespace: &'a str,
+    call: &'a Call,
 }
 
-impl Storage {
-    pub(crate) fn new(cluster: Cluster, namespace: &str) -> Self {
-        Self { cluster, namespace: namespace.into() }
+impl<'a> Storage<'a> {
+    pub(crate) const fn new(cluster: Cluster, namespace: &'a str, call: &'a Call) -> Self {
+        Self { cluster, namespace, call }
+    }
+
+    /// The cluster for one write now: nothing is sent once the lease is lost, and nothing takes longer than it holds.
+    ///
+    /// # Errors
+    /// `TimedOut` where no time is left.
+    pub(crate) fn writer(&self) -> Result<Cluster, Error> {
+        let left = self.call.left();
+        let until = Instant::now().checked_add(left).unwrap_or(self.call.deadline);
+        if left.is_zero() { Err(Error::TimedOut) } else { Ok(self.cluster.until(until)) }
     }
 
     fn what(&self) -> String {
@@ -29,7 +44,7 @@ impl Storage {
         let mut selector = Selector {
             api_version: "v1".into(),
             kind: "Secret".into(),
-            namespace: Some(self.namespace.clone()),
+            namespace: Some(self.namespace.to_owned()),
             labels,
             fields: "type=helm.sh/release.v1".into(),
             // A record may have a megabyte: small pages keep one answer bounded.
@@ -72,22 +87,35 @@ impl Storage {
     ///
     /// # Errors
     /// `Pending` where another operation wrote the same revision first.
-    pub(crate) async fn create(&self, record: &Record) -> Result<(), Error> {
+    pub(crate) async fn create(&self, record: &mut Record) -> Result<(), Error> {
         let secret = record.secret(false)?;
-        match self.cluster.create(&secret, MANAGER, false).await {
-            Ok(_) => Ok(()),
+        match self.writer()?.create(&secret, MANAGER, false).await {
+            Ok(written) => {
+                record.see(&written);
+                Ok(())
+            }
             Err(KubeError::AlreadyExists) => Err(pending(record)),
-            Err(e) => Err(Error::kube(&format!("record of {} revision {}", record.name, record.version), e)),
+            Err(e) => Err(Error::kube(&described(record), e)),
         }
     }
 
-    pub(crate) async fn update(&self, record: &Record) -> Result<(), Error> {
+    /// Writes a revision over the one that was read or written last.
+    ///
+    /// # Errors
+    /// `Pending` where somebody else wrote it meanwhile.
+    pub(crate) async fn update(&self, record: &mut Record) -> Result<(), Error> {
         let secret = record.secret(true)?;
-        self.cluster
-            .replace(&secret, MANAGER, false)
-            .await
-            .map(drop)
-            .map_err(|e| Error::kube(&format!("record of {} revision {}", record.name, record.version), e))
+        match self.writer()?.replace(&secret, MANAGER, false).await {
+            Ok(written) => {
+                record.see(&written);
+                Ok(())
+            }
+            Err(KubeError::Conflict(_) | KubeError::NotFound) => Err(Error::Pending(format!(
+                "somebody else changed the {} meanwhile, so another operation is at work; try again when it has ended",
+                described(record)
+            ))),
+            Err(e) => Err(Error::kube(&described(record), e)),
+        }
     }
 
     pub(crate) async fn delete(&self, record: &Record) -> Result<(), Error> {
@@ -95,14 +123,45 @@ impl Storage {
             cluster: None,
             api_version: "v1".into(),
             kind: "Secret".into(),
-            namespace: Some(self.namespace.clone()),
+            namespace: Some(self.namespace.to_owned()),
             name: record.key(),
         };
-        match self.cluster.delete(&of, None, Propagation::Background).await {
+        match self.writer()?.delete(&of, None, Propagation::Background).await {
             Ok(()) | Err(KubeError::NotFound) => Ok(()),
-            Err(e) => Err(Error::kube(&format!("record of {} revision {}", record.name, record.version), e)),
+            Err(e) => Err(Error::kube(&described(record), e)),
         }
     }
+}
+
+fn described(record: &Record) -> String {
+    format!("record of {} revision {}", record.name, record.version)
+}
+
+/// Old revisions go before the new one is written; a release that was uninstalled with its history is superseded.
+pub(crate) async fn make_room(
+    target: &Target<'_>,
+    history: &mut Vec<Record>,
+    options: &Options,
+) -> Result<(), Error> {
+    let most = if options.history_max == 0 { 10 } else { options.history_max };
+    let old: Vec<u32> = surplus(history, most).iter().map(|r| r.version).collect();
+    for record in history.iter().filter(|r| old.contains(&r.version)) {
+        target.storage.delete(record).await?;
+    }
+    history.retain(|r| !old.contains(&r.version));
+    if let Some(last) = history.last_mut().filter(|l| l.info.status == Status::Uninstalled) {
+        last.set(Status::Superseded, "superseded by new release");
+        target.storage.update(last).await?;
+    }
+    Ok(())
+}
+
+/// A record under way that does not say what of.
+pub(crate) fn lost(record: &Record) -> Error {
+    Error::other(
+        "broken-record",
+        format!("the {} does not say how far its operation came; roll back or uninstall", described(record)),
+    )
 }
 
 /// Another operation holds the release.
@@ -153,7 +212,7 @@ mod tests {
                     namespace: "ns".into(),
                     version,
                     status: *status,
-                    description: "",
+                    description: String::new(),
                     chart: Value::Null,
                     config: Value::Null,
                     manifest: String::new(),
@@ -161,6 +220,9 @@ mod tests {
                     notes: String::new(),
                     labels: Default::default(),
                     first_deployed: None,
+                    rollback_revision: None,
+                    server_side: true,
+                    operation: None,
                 })
             })
             .collect()

@@ -1,14 +1,13 @@
 //! One release within one call: where it is, what the call may touch, what lives there.
 
-use std::time::{Duration, Instant};
-
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
 use sutler_kubernetes::{ApplyOptions, Cluster, Error as KubeError, Reference};
 use sutler_model::{Call, Effective, Owner};
 
-use super::record::Record;
+use super::operation::Stage;
+use super::record::{Record, Status};
 use super::storage::{MANAGER, Storage};
 use crate::engine::Labels;
 use crate::error::Error;
@@ -20,7 +19,7 @@ const SIDE_BY_SIDE: usize = 8;
 
 pub(crate) struct Target<'a> {
     pub(crate) cluster: Cluster,
-    pub(crate) storage: Storage,
+    pub(crate) storage: Storage<'a>,
     pub(crate) grants: &'a Effective<Grants>,
     pub(crate) call: &'a Call,
     pub(crate) name: &'a str,
@@ -36,11 +35,26 @@ impl Target<'_> {
         self.call.owner.labels(&self.call.plugin)
     }
 
-    /// When work has to stop, so that what became of it can still be written down.
-    pub(crate) fn working_deadline(&self) -> Instant {
-        let left = self.call.left();
-        let reserve = (left / 5).min(Duration::from_secs(5));
-        self.call.deadline.checked_sub(reserve).unwrap_or(self.call.deadline)
+    /// What the same owner began, and nobody goes on with, has failed: the next operation builds on it.
+    pub(crate) async fn heal(&self, history: &mut [Record]) -> Result<(), Error> {
+        let Some(dead) = history.last_mut() else { return Ok(()) };
+        let word = dead.operation.as_ref().map_or("operation", |o| o.word());
+        dead.set(Status::Failed, format!("the {word} was cut off, and another operation came after it"));
+        if let Some(o) = dead.operation.as_mut() {
+            o.enter(Stage::Done);
+        }
+        self.storage.update(dead).await
+    }
+
+    /// Every object of hooks, within the grants.
+    ///
+    /// # Errors
+    /// As [`Target::objects`].
+    pub(crate) async fn hook_objects(&self, hooks: &[Value]) -> Result<(), Error> {
+        for hook in hooks {
+            self.old_objects(hook.get("manifest").and_then(Value::as_str).unwrap_or_default()).await?;
+        }
+        Ok(())
     }
 
     /// Every revision, oldest first.
@@ -51,6 +65,22 @@ impl Target<'_> {
         let history = self.storage.history(self.name).await?;
         if let Some(last) = history.last() {
             self.check_owner(last)?;
+        }
+        Ok(history)
+    }
+
+    /// The same, where what this owner's next operation would heal counts as failed.
+    ///
+    /// # Errors
+    /// As [`Target::history`].
+    pub(crate) async fn history_as_healed(&self) -> Result<Vec<Record>, Error> {
+        let mut history = self.history().await?;
+        let hash = self.owner().hash();
+        if let Some(last) = history.last_mut()
+            && last.operation.as_ref().is_some_and(|o| o.owner == hash && o.stage != Stage::Done)
+            && (last.info.status.is_pending() || last.info.status == Status::Uninstalling)
+        {
+            last.info.status = Status::Failed;
         }
         Ok(history)
     }
@@ -181,20 +211,15 @@ impl Target<'_> {
         }
     }
 
-    /// The object with the marks of Helm and of the owner.
+    /// The object with the marks of Helm.
     pub(crate) fn decorated(&self, object: &Object) -> Value {
-        object.decorated(self.name, self.namespace, &self.labels())
+        object.decorated(self.name, self.namespace)
     }
 
-    pub(crate) async fn apply(
-        &self,
-        cluster: &Cluster,
-        object: &Object,
-        force: bool,
-        dry_run: bool,
-    ) -> Result<Value, KubeError> {
-        let options = ApplyOptions { field_manager: MANAGER.into(), force, dry_run };
-        cluster.apply(&self.decorated(object), &options).await
+    /// What applying would make of an object.
+    pub(crate) async fn try_apply(&self, object: &Object, force: bool) -> Result<Value, KubeError> {
+        let options = ApplyOptions { field_manager: MANAGER.into(), force, dry_run: true };
+        self.cluster.apply(&self.decorated(object), &options).await
     }
 }
 

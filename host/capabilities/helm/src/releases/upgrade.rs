@@ -1,31 +1,71 @@
-//! Install and upgrade (parity statements 3 to 8).
+//! Install and upgrade up to the moment that their record is written (parity statements 3 to 8).
 
 use serde_json::{Value, json};
-use sutler_kubernetes::{Cluster, Error as KubeError, Propagation, Reference};
+use sutler_kubernetes::{ApplyOptions, Reference};
 
-use super::drift::drifted;
-use super::migrate::migrate;
+use super::advance::{Under, take_back};
+use super::drift::{drifted, stands};
+use super::hooks::unrun;
+use super::operation::{Asked, Kind, Standing};
 use super::prepare::Plan;
-use super::record::{Fresh, Record, Status, now};
-use super::storage::{MANAGER, surplus};
+use super::record::{Fresh, Record, Status};
+use super::storage::{MANAGER, make_room, pending};
 use super::target::Target;
+use super::uninstall;
 use crate::error::Error;
-use crate::manifest::{Object, foreign, kept};
 use crate::types::{Options, Outcome};
 
-/// Longer texts of the API server are cut in a record's description.
-const DESCRIPTION: usize = 2000;
+/// What a call finds before it renders anything.
+pub(crate) enum Resumed {
+    /// It was under way, or had ended already.
+    Outcome(Box<Outcome<Record>>),
+    /// It begins here, with these revisions.
+    Fresh(Vec<Record>),
+}
 
-/// Applies a plan. An equal plan without drift is the revision that is there.
-pub(crate) async fn upgrade(
+/// Goes on with the same call of before, where there was one.
+///
+/// # Errors
+/// `Pending` where somebody else holds the release.
+pub(crate) async fn resume(target: &Target<'_>, asked: &Asked, options: &Options) -> Result<Resumed, Error> {
+    let mut history = target.history().await?;
+    let Some(last) = history.last() else { return Ok(Resumed::Fresh(history)) };
+    let outcome = match asked.standing(last) {
+        Standing::Free => return Ok(Resumed::Fresh(history)),
+        Standing::Held => return Err(pending(last)),
+        Standing::Dead => {
+            target.heal(&mut history).await?;
+            return Ok(Resumed::Fresh(history));
+        }
+        Standing::Ended if stands(target, last).await? => Outcome::Done(last.clone()),
+        Standing::Ended => return Ok(Resumed::Fresh(history)),
+        Standing::Ours if last.info.status == Status::Failed => take_back(target, asked, options).await?,
+        Standing::Ours => {
+            let Some(record) = history.pop() else { return Err(Error::NotFound) };
+            if record.info.status == Status::Uninstalling {
+                uninstall::go_on(target, history, record, false).await?
+            } else if record.info.status.is_pending() {
+                Under { target, asked, options, history, record, work: None }.advance().await?
+            } else {
+                history.push(record);
+                return Ok(Resumed::Fresh(history));
+            }
+        }
+    };
+    Ok(Resumed::Outcome(Box::new(outcome)))
+}
+
+/// Begins with a plan. An equal plan without drift is the revision that is there.
+pub(crate) async fn begin(
     target: &Target<'_>,
-    plan: Plan,
+    asked: &Asked,
+    mut plan: Plan,
     options: &Options,
 ) -> Result<Outcome<Record>, Error> {
     if let Some(same) = unchanged(target, &plan).await? {
         return Ok(Outcome::Done(same));
     }
-    let mut record = fresh(target, &plan);
+    let mut record = fresh(target, asked, &plan);
     // Too large is told before the first write.
     record.secret(false)?;
     if plan.install() {
@@ -36,56 +76,38 @@ pub(crate) async fn upgrade(
             return Ok(Outcome::InProgress(waiting));
         }
     }
-    make_room(target, &plan, options).await?;
-    target.storage.create(&record).await.map_err(|e| namespace_missing(target, e))?;
-    let worker = target.cluster.until(target.working_deadline());
-    match work(target, &worker, &plan, options).await {
-        Ok(()) => {
-            supersede(target, &plan).await?;
-            record
-                .set(Status::Deployed, if plan.install() { "Install complete" } else { "Upgrade complete" });
-            target.storage.update(&record).await?;
-            Ok(Outcome::Done(record))
-        }
-        Err(e) => {
-            let kind = if plan.install() { "Release" } else { "Upgrade" };
-            let why: String = e.to_string().chars().take(DESCRIPTION).collect();
-            record.set(Status::Failed, format!("{kind} {:?} failed: {why}", target.name));
-            // The reason of the failure matters more than that it could not be written down.
-            if let Err(second) = target.storage.update(&record).await {
-                tracing::warn!(event = "helm.record.failed", release = target.name, error = %second);
-            }
-            Err(e)
-        }
-    }
+    make_room(target, &mut plan.history, options).await?;
+    target.storage.create(&mut record).await.map_err(|e| namespace_missing(target, e))?;
+    let Plan { history, work, .. } = plan;
+    Under { target, asked, options, history, record, work: Some(work) }.advance().await
 }
 
 /// The deployed revision, where this plan would write the same again and nothing drifted.
 async fn unchanged(target: &Target<'_>, plan: &Plan) -> Result<Option<Record>, Error> {
     let Some(last) = plan.history.last() else { return Ok(None) };
     let same = last.info.status == Status::Deployed
-        && last.apply_method == "ssa"
         && last.chart == plan.answer.chart
         && last.config() == plan.values
         && last.manifest == plan.answer.manifest
-        && last.hooks() == plan.answer.hooks
-        && plan.prune.is_empty();
-    if !same || drifted(target, plan).await? { Ok(None) } else { Ok(Some(last.clone())) }
+        && unrun(last.hooks()) == unrun(&plan.answer.hooks)
+        && plan.work.prune().next().is_none();
+    if !same || drifted(target, &plan.work).await? { Ok(None) } else { Ok(Some(last.clone())) }
 }
 
-fn fresh(target: &Target<'_>, plan: &Plan) -> Record {
-    let (status, description) = match plan.base {
-        None => (Status::PendingInstall, "Initial install underway"),
-        Some(_) => (Status::PendingUpgrade, "Preparing upgrade"),
+fn fresh(target: &Target<'_>, asked: &Asked, plan: &Plan) -> Record {
+    let (kind, status, description) = match plan.base {
+        None => (Kind::Install, Status::PendingInstall, "Initial install underway"),
+        Some(_) => (Kind::Upgrade, Status::PendingUpgrade, "Preparing upgrade"),
     };
-    let mut labels = plan.base.as_ref().map(|b| b.labels.clone()).unwrap_or_default();
+    let last = plan.history.last().filter(|_| plan.base.is_some());
+    let mut labels = last.map(|b| b.labels.clone()).unwrap_or_default();
     labels.extend(target.labels());
     Record::new(Fresh {
         name: target.name.into(),
         namespace: target.namespace.into(),
         version: plan.revision,
         status,
-        description,
+        description: description.into(),
         chart: plan.answer.chart.clone(),
         config: plan.values.clone(),
         manifest: plan.answer.manifest.clone(),
@@ -93,6 +115,10 @@ fn fresh(target: &Target<'_>, plan: &Plan) -> Record {
         notes: plan.answer.notes.clone(),
         labels,
         first_deployed: plan.base.as_ref().and_then(|b| b.info.first_deployed.clone()),
+        rollback_revision: None,
+        // An upgrade goes on as the revision before did.
+        server_side: last.is_none_or(Record::server_side),
+        operation: Some(asked.operation(kind, plan.base.as_ref().map_or(0, |b| b.version))),
     })
 }
 
@@ -107,10 +133,12 @@ async fn create_namespace(target: &Target<'_>) -> Result<(), Error> {
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": target.namespace, "labels": {"name": target.namespace}},
     });
-    match target.cluster.create(&manifest, MANAGER, false).await {
-        Ok(_) | Err(KubeError::AlreadyExists) => Ok(()),
-        Err(e) => Err(Error::kube(&format!("namespace {}", target.namespace), e)),
-    }
+    apply_new(target, &format!("namespace {}", target.namespace), &manifest).await.map(drop)
+}
+
+async fn apply_new(target: &Target<'_>, what: &str, manifest: &Value) -> Result<Value, Error> {
+    let options = ApplyOptions { field_manager: MANAGER.into(), force: false, dry_run: false };
+    target.storage.writer()?.apply(manifest, &options).await.map_err(|e| Error::kube(what, e))
 }
 
 pub(crate) fn cluster_scoped(api_version: &str, kind: &str, name: &str) -> Reference {
@@ -140,11 +168,7 @@ async fn install_definitions(target: &Target<'_>, plan: &Plan) -> Result<Option<
     for crd in &plan.crds {
         let live = match target.get(&crd.reference).await? {
             Some(live) => live,
-            None => match target.cluster.create(&crd.value, MANAGER, false).await {
-                Ok(live) => live,
-                Err(KubeError::AlreadyExists) => Value::Null,
-                Err(e) => return Err(Error::kube(&crd.shown(), e)),
-            },
+            None => apply_new(target, &crd.shown(), &crd.value).await?,
         };
         let conditions = live.pointer("/status/conditions").and_then(Value::as_array);
         let established = conditions.into_iter().flatten().any(|c| {
@@ -156,75 +180,4 @@ async fn install_definitions(target: &Target<'_>, plan: &Plan) -> Result<Option<
         }
     }
     Ok((!waiting.is_empty()).then(|| format!("waiting until the cluster serves {}", waiting.join(", "))))
-}
-
-/// Old revisions go before the new one is written; a release that was uninstalled with its history is superseded.
-async fn make_room(target: &Target<'_>, plan: &Plan, options: &Options) -> Result<(), Error> {
-    let most = if options.history_max == 0 { 10 } else { options.history_max };
-    for old in surplus(&plan.history, most) {
-        target.storage.delete(old).await?;
-    }
-    if let Some(last) = plan.history.last().filter(|l| l.info.status == Status::Uninstalled)
-        && !surplus(&plan.history, most).iter().any(|s| s.version == last.version)
-    {
-        let mut last = last.clone();
-        last.set(Status::Superseded, "superseded by new release");
-        target.storage.update(&last).await?;
-    }
-    Ok(())
-}
-
-async fn work(target: &Target<'_>, cluster: &Cluster, plan: &Plan, options: &Options) -> Result<(), Error> {
-    let client_side = plan.base.as_ref().is_some_and(|b| b.apply_method != "ssa");
-    for (object, live) in plan.objects.iter().zip(&plan.live) {
-        if let (true, Some(live)) = (client_side, live) {
-            migrate(target, object, live).await?;
-        }
-        target
-            .apply(cluster, object, options.force_conflicts, false)
-            .await
-            .map_err(|e| Error::kube(&object.shown(), e))?;
-    }
-    for object in &plan.prune {
-        remove(target, cluster, object).await?;
-    }
-    Ok(())
-}
-
-/// Deletes one object of the release in the background. What is kept, gone or another's stays.
-pub(crate) async fn remove(target: &Target<'_>, cluster: &Cluster, object: &Object) -> Result<(), Error> {
-    let Some(live) = target.get(&object.reference).await? else { return Ok(()) };
-    if kept(&live) {
-        return Ok(());
-    }
-    if let Some(why) = foreign(&live, target.name, target.namespace) {
-        tracing::warn!(event = "helm.remove.foreign", release = target.name, object = object.shown(), why);
-        return Ok(());
-    }
-    let uid = live.pointer("/metadata/uid").and_then(Value::as_str);
-    match cluster.delete(&object.reference, uid, Propagation::Background).await {
-        // Another object under the same name by now: not the release's.
-        Ok(()) | Err(KubeError::NotFound | KubeError::Conflict(_)) => Ok(()),
-        Err(e) => Err(Error::kube(&object.shown(), e)),
-    }
-}
-
-async fn supersede(target: &Target<'_>, plan: &Plan) -> Result<(), Error> {
-    for old in plan.history.iter().filter(|r| r.info.status == Status::Deployed) {
-        let mut old = old.clone();
-        old.info.status = Status::Superseded;
-        target.storage.update(&old).await?;
-    }
-    // An upgrade from a failed first install supersedes that one, as Helm does.
-    if let Some(base) = plan.base.as_ref().filter(|b| b.info.status == Status::Failed) {
-        let mut base = base.clone();
-        base.info.status = Status::Superseded;
-        target.storage.update(&base).await?;
-    }
-    Ok(())
-}
-
-/// When a revision was taken away.
-pub(crate) fn mark_deleted(record: &mut Record) {
-    record.info.deleted = Some(now());
 }

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
 
+mod again;
 mod archive;
+mod atomic;
 mod drift;
+mod faulty;
+mod hooks;
 mod pull;
 mod real;
 mod registry;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,42 @@ pub(crate) fn answer(objects: &[Value]) -> RenderAnswer {
     .unwrap()
 }
 
+/// A hook as Helm stores it, of a Job, Pod or ConfigMap.
+pub(crate) fn hook(kind: &str, name: &str, events: &[&str], weight: i64, policies: &[&str]) -> Value {
+    let containers = json!([{"name": "c", "image": "i:1"}]);
+    let mut object = match kind {
+        "Job" => {
+            json!({"apiVersion": "batch/v1", "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": containers}}}})
+        }
+        "Pod" => json!({"apiVersion": "v1", "spec": {"restartPolicy": "Never", "containers": containers}}),
+        _ => json!({"apiVersion": "v1", "data": {"hook": name}}),
+    };
+    object["kind"] = json!(kind);
+    object["metadata"] = json!({"name": name});
+    let mut out = json!({
+        "name": name, "kind": kind, "path": format!("app/templates/{name}.yaml"), "manifest": object.to_string(),
+        "events": events, "last_run": {"phase": ""},
+    });
+    if weight != 0 {
+        out["weight"] = json!(weight);
+    }
+    if !policies.is_empty() {
+        out["delete_policies"] = json!(policies);
+    }
+    out
+}
+
+/// What an API server keeps of a record: the JSON of the release.
+pub(crate) fn record(secret: &Value) -> Value {
+    use base64::Engine as _;
+    use std::io::Read as _;
+    let b64 = base64::engine::general_purpose::STANDARD;
+    let outer = b64.decode(secret["data"]["release"].as_str().unwrap()).unwrap();
+    let mut json = String::new();
+    flate2::read::GzDecoder::new(b64.decode(outer).unwrap().as_slice()).read_to_string(&mut json).unwrap();
+    serde_json::from_str(&json).unwrap()
+}
+
 pub(crate) fn config_map(name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
 }
@@ -100,12 +137,15 @@ pub(crate) fn owner(application: &str) -> Owner {
     }
 }
 
+/// Another request each time.
 pub(crate) fn call(mode: Mode) -> Call {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
     Call {
         plugin: "ksml".parse().unwrap(),
         owner: owner("orders"),
         mode,
-        request_id: "r-1".into(),
+        request_id: format!("r-{id}"),
         deadline: Instant::now() + Duration::from_secs(20),
         fence: sutler_model::Fence::endless(),
     }
@@ -193,6 +233,26 @@ impl World {
         Self { cluster, engine, helm, chart, grants, _registry, _folder }
     }
 
+    /// What a process of its own needs to work in this world.
+    pub(crate) fn way(&self) -> Value {
+        json!({"kubeconfig": self.cluster.kubeconfig(), "registry": self._registry.host(), "chart": self.chart.url})
+    }
+
+    /// In a process of its own: the world that another one tells of. Its cluster is not to be looked at here.
+    pub(crate) async fn of(way: &Value) -> Self {
+        let text = |key: &str| way[key].as_str().unwrap().to_owned();
+        let folder = tempfile::tempdir().unwrap();
+        let plain = serde_json::from_value(json!({"plain-http": true})).unwrap();
+        let engine = engine();
+        let registries = BTreeMap::from([(text("registry"), plain)]);
+        let helm = helm(folder.path(), &registries, Some(text("kubeconfig")), engine.clone());
+        let chart = ChartReference { url: text("chart"), version: Some("1.0.0".into()), digest: None };
+        let grants = grants(json!({"charts": [chart.url], "namespaces": ["ns", "new"]}));
+        let registry = Registry::start(RegistryOptions::default()).await;
+        let cluster = Emulator::start().await;
+        Self { cluster, engine, helm, chart, grants, _registry: registry, _folder: folder }
+    }
+
     pub(crate) fn renders(&self, objects: &[Value]) {
         self.answers(answer(objects));
     }
@@ -228,6 +288,13 @@ impl World {
             .with_no_client_auth();
         let client = reqwest::Client::builder().tls_backend_preconfigured(tls).build().unwrap();
         assert!(client.delete(self.cluster.url() + path).send().await.unwrap().status().is_success());
+    }
+
+    /// Renders these from now on, with these hooks.
+    pub(crate) fn hooked(&self, objects: &[Value], hooks: &[Value]) {
+        let mut answer = answer(objects);
+        answer.hooks = hooks.to_vec();
+        self.answers(answer);
     }
 
     pub(crate) fn writes(&self) -> Vec<String> {

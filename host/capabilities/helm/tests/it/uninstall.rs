@@ -75,8 +75,21 @@ async fn an_uninstall_that_was_cut_off_goes_on() {
     w.cluster.fail_next_matching("DELETE /api/v1/namespaces/ns/configmaps/a", Fault::Status(500));
     w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await.unwrap_err();
     assert_eq!(secret_names(&w), ["sh.helm.release.v1.app.v1 uninstalling"]);
-    assert!(matches!(w.upgrade().await, Err(Error::Pending(_))));
     done(w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await.unwrap());
     assert!(w.cluster.object("ConfigMap", "ns", "a").is_none());
     assert_eq!(secret_names(&w), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_upgrade_goes_on_from_an_uninstall_that_was_cut_off() {
+    let w = World::start().await;
+    w.installed(&[config_map("a", "1"), deployment("d", 1)]).await;
+    w.cluster.fail_next_matching("DELETE /api/v1/namespaces/ns/configmaps/a", Fault::Status(500));
+    w.helm.uninstall(&call(Mode::Apply), &w.grants, &of("app"), false).await.unwrap_err();
+    assert_eq!(w.installed(&[config_map("b", "1")]).await.revision, 2);
+    assert!(w.cluster.object("ConfigMap", "ns", "a").is_none());
+    assert_eq!(
+        secret_names(&w),
+        ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 deployed"]
+    );
 }

@@ -9,6 +9,7 @@
 
 mod grants;
 mod real;
+mod releases;
 mod server;
 mod stream;
 mod survive;

@@ -1,0 +1,121 @@
+//! Objects of a release, applied and removed (parity statements 5 to 7).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use sutler_kubernetes::{ApplyOptions, Error as KubeError, Propagation};
+
+use super::client_side;
+use super::migrate::migrate;
+use super::storage::MANAGER;
+use super::target::Target;
+use crate::error::Error;
+use crate::manifest::{Object, foreign, kept};
+
+/// With less of the call left, the rest is done in the next one.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Objects within the grants, with what lives under them, and those of the revision before that are no more.
+pub(crate) struct Work {
+    pub(crate) objects: Vec<Object>,
+    pub(crate) live: Vec<Option<Value>>,
+    pub(crate) before: Vec<Object>,
+}
+
+/// How a revision's objects are written.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) server_side: bool,
+    /// Fields that were applied client-side move to server-side apply first.
+    pub(crate) migrates: bool,
+    pub(crate) force: bool,
+}
+
+impl Work {
+    /// Reads and checks; `take` adopts what nobody owns.
+    ///
+    /// # Errors
+    /// `NotGranted`, `NotOwned`, and what the API server refuses.
+    pub(crate) async fn new(
+        target: &Target<'_>,
+        objects: Vec<Object>,
+        before: Vec<Object>,
+        take: bool,
+    ) -> Result<Self, Error> {
+        let old: HashMap<_, _> = before.iter().map(|o| (o.key(), ())).collect();
+        let live = target.live(&objects).await?;
+        for (object, live) in objects.iter().zip(&live) {
+            if let Some(live) = live {
+                target.check_ownership(object, live, old.contains_key(&object.key()), take)?;
+            }
+        }
+        Ok(Self { objects, live, before })
+    }
+
+    /// What the revision before had and this one has not.
+    pub(crate) fn prune(&self) -> impl Iterator<Item = &Object> {
+        self.before.iter().filter(|o| !self.objects.iter().any(|n| n.key() == o.key()))
+    }
+
+    /// Applies from the object `at` on, then prunes. Answers how many are applied where the call's time is too short
+    /// for the rest.
+    ///
+    /// # Errors
+    /// What the API server refuses, naming the object.
+    pub(crate) async fn write(
+        &self,
+        target: &Target<'_>,
+        manner: Manner,
+        at: usize,
+    ) -> Result<Option<usize>, Error> {
+        let old: HashMap<_, &Object> = self.before.iter().map(|o| (o.key(), o)).collect();
+        for (i, (object, live)) in self.objects.iter().zip(&self.live).enumerate().skip(at) {
+            if i > at && target.call.left() < PAUSE {
+                return Ok(Some(i));
+            }
+            let original = old.get(&object.key()).copied();
+            one(target, manner, object, live.as_ref(), original).await?;
+        }
+        for object in self.prune() {
+            remove(target, object).await?;
+        }
+        Ok(None)
+    }
+}
+
+async fn one(
+    target: &Target<'_>,
+    manner: Manner,
+    object: &Object,
+    live: Option<&Value>,
+    original: Option<&Object>,
+) -> Result<(), Error> {
+    let failed = |e| Error::kube(&object.shown(), e);
+    if !manner.server_side {
+        return client_side::write(target, object, live, original).await;
+    }
+    if let (true, Some(live)) = (manner.migrates, live) {
+        migrate(target, object, live).await?;
+    }
+    let options = ApplyOptions { field_manager: MANAGER.into(), force: manner.force, dry_run: false };
+    target.storage.writer()?.apply(&target.decorated(object), &options).await.map(drop).map_err(failed)
+}
+
+/// Deletes one object of the release in the background. What is kept, gone or another's stays.
+pub(crate) async fn remove(target: &Target<'_>, object: &Object) -> Result<(), Error> {
+    let Some(live) = target.get(&object.reference).await? else { return Ok(()) };
+    if kept(&live) {
+        return Ok(());
+    }
+    if let Some(why) = foreign(&live, target.name, target.namespace) {
+        tracing::warn!(event = "helm.remove.foreign", release = target.name, object = object.shown(), why);
+        return Ok(());
+    }
+    let uid = live.pointer("/metadata/uid").and_then(Value::as_str);
+    match target.storage.writer()?.delete(&object.reference, uid, Propagation::Background).await {
+        // Another object under the same name by now: not the release's.
+        Ok(()) | Err(KubeError::NotFound | KubeError::Conflict(_)) => Ok(()),
+        Err(e) => Err(Error::kube(&object.shown(), e)),
+    }
+}

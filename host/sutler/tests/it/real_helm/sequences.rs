@@ -1,0 +1,132 @@
+//! Random sequences of operations, each step by one of the two tools, against a namespace where only helm works.
+
+use serde_json::Value;
+use sutler_testkit::real;
+
+use super::charts::{Chart, named};
+use super::rig::Rig;
+use super::state::{assert_same, state};
+
+/// How many sequences: `SUTLER_SEEDS`, a few by default.
+fn seeds() -> u64 {
+    std::env::var("SUTLER_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(4)
+}
+
+const STEPS: usize = 7;
+const CHARTS: [&str; 6] =
+    ["every-event", "kinds-in-order", "policies-of-hooks", "deployment", "subcharts", "policies"];
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// The two namespaces of one sequence.
+struct Pair<'a> {
+    rig: &'a Rig,
+    mixed: String,
+    pure: String,
+    story: Vec<String>,
+}
+
+impl Pair<'_> {
+    fn helm(&self, ns: &str, arguments: &[&str]) {
+        self.rig.binary(ns, arguments).unwrap_or_else(|e| panic!("{}: {e}", self.story.join("; ")));
+    }
+
+    fn client_side(&mut self, chart: &Chart, values: &Value) {
+        self.story.push(format!("helm installs {} client-side", chart.name));
+        for ns in [&self.mixed, &self.pure] {
+            self.rig.binary_with(ns, "install", chart, values, &["--server-side=false"]).unwrap();
+        }
+    }
+
+    async fn write(&mut self, us: Option<usize>, verb: &str, chart: &Chart, values: &Value) {
+        self.story.push(format!("{}: {verb} {}", who(us), chart.name));
+        match us {
+            Some(n) => drop(self.rig.upgrade(&self.rig.push(chart), &self.mixed, values, n).await.unwrap()),
+            None => drop(self.rig.binary_with(&self.mixed, verb, chart, values, &[]).unwrap()),
+        }
+        self.rig.binary_with(&self.pure, verb, chart, values, &[]).unwrap();
+    }
+
+    async fn rollback(&mut self, us: Option<usize>, to: u32) {
+        self.story.push(format!("{}: rollback to {to}", who(us)));
+        let arguments = ["rollback", "app", &to.to_string()];
+        match us {
+            Some(n) => drop(self.rig.rollback(&self.mixed, to, n).await.unwrap()),
+            None => self.helm(&self.mixed, &arguments),
+        }
+        self.helm(&self.pure, &arguments);
+    }
+
+    async fn test(&mut self, us: Option<usize>) {
+        self.story.push(format!("{}: test", who(us)));
+        match us {
+            Some(n) => drop(self.rig.test(&self.mixed, n).await.unwrap()),
+            None => self.helm(&self.mixed, &["test", "app"]),
+        }
+        self.helm(&self.pure, &["test", "app"]);
+    }
+
+    async fn uninstall(&mut self, us: Option<usize>) {
+        self.story.push(format!("{}: uninstall", who(us)));
+        match us {
+            Some(n) => drop(self.rig.uninstall(&self.mixed, n).await.unwrap()),
+            None => self.helm(&self.mixed, &["uninstall", "app"]),
+        }
+        self.helm(&self.pure, &["uninstall", "app"]);
+    }
+}
+
+const fn who(us: Option<usize>) -> &'static str {
+    if us.is_some() { "sutler" } else { "helm" }
+}
+
+async fn sequence(rig: &Rig, seed: u64) {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1));
+    let charts: Vec<Chart> = CHARTS.iter().map(|n| named(n)).collect();
+    let mut pair = Pair { rig, mixed: format!("m-{seed}"), pure: format!("p-{seed}"), story: Vec::new() };
+    rig.namespace(&pair.mixed);
+    rig.namespace(&pair.pure);
+    let client_side = dice.roll(3) == 0;
+    let mut revision = 0;
+    for step in 0..STEPS {
+        let us = (dice.roll(2) == 0).then_some(seed as usize * 100 + step);
+        let deed = dice.roll(10);
+        let chart = &charts[dice.roll(CHARTS.len() as u64) as usize];
+        let values = chart.changed(step + 1);
+        match (revision, deed) {
+            // Only helm installs client-side.
+            (0, _) if client_side => pair.client_side(chart, &values),
+            (0, _) => pair.write(us, "install", chart, &values).await,
+            (_, 0..5) => pair.write(us, "upgrade", chart, &values).await,
+            (_, 5..8) => pair.rollback(us, 1 + dice.roll(revision) as u32).await,
+            (_, 8) => pair.test(us).await,
+            _ => pair.uninstall(us).await,
+        }
+        revision = match deed {
+            8 if revision > 0 => revision,
+            9 if revision > 0 => 0,
+            _ => revision + 1,
+        };
+        let what = format!("seed {seed}, {}", pair.story.join("; "));
+        assert_same(&state(rig, &pair.mixed), &state(rig, &pair.pure), &what);
+    }
+    rig.drop_namespace(&pair.mixed);
+    rig.drop_namespace(&pair.pure);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_sequences_end_as_helm_alone() {
+    let Some(world) = real() else { return };
+    let rig = Rig::start(world, None).await;
+    let first: u64 = std::env::var("SUTLER_FIRST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    for seed in first..first + seeds() {
+        sequence(&rig, seed).await;
+    }
+}
