@@ -181,7 +181,7 @@ impl Helm {
             return Err(Error::TimedOut);
         }
         let cluster =
-            self.clusters.get(cluster).await.map_err(|e| Error::kube("the cluster", e))?.until(call.deadline);
+            self.clusters.get(cluster).await.map_err(|e| Error::kube("the cluster", e))?.of_call(call);
         let storage = releases::Storage::new(cluster.clone(), namespace, call);
         Ok(Target { cluster, storage, grants, call, name: name.unwrap_or_default(), namespace })
     }

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sutler_kubernetes::KindPattern;
 use sutler_model::{Effective, NotGranted, Owner, Pattern};
 
 use crate::oci::ChartUrl;
@@ -23,6 +24,10 @@ pub struct Grants {
     pub clusters: Vec<String>,
     /// Releases and objects without the caller's owner label may be read, changed and adopted as well.
     pub unowned: bool,
+    /// Kinds of objects in namespaces that a chart may contain: `Service`, `apps/Deployment`, `apps/*`; every kind
+    /// when left out. A wildcard does not cover Secret: name it.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub kinds: Option<Vec<KindPattern>>,
     /// Kinds of objects outside any namespace that a chart may contain, for example `ClusterRole`.
     /// `Namespace` allows `create-namespace`, `CustomResourceDefinition` a chart's `crds/`.
     pub cluster_scoped_kinds: Vec<String>,
@@ -120,6 +125,18 @@ impl Grants {
         match &self.names {
             Some(names) if !names.iter().any(|p| p.matches(name, owner)) => {
                 Err((format!("Helm release {name}"), line("names", names, name)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// As [`Grants::chart`].
+    pub fn kind(&self, group: &str, kind: &str, name: &str) -> Result<(), Refusal> {
+        match &self.kinds {
+            Some(kinds) if !kinds.iter().any(|k| k.matches(group, kind)) => {
+                let full = if group.is_empty() { kind.to_owned() } else { format!("{group}/{kind}") };
+                Err((format!("{full} {name} from a chart"), line("kinds", kinds, &full)))
             }
             _ => Ok(()),
         }
@@ -281,6 +298,19 @@ mod tests {
         }
         assert!(!unowned(&both));
         assert!(!unowned(&Effective::new(vec![])));
+    }
+
+    #[test]
+    fn kinds_that_a_chart_may_have() {
+        let g = grants(serde_json::json!({"kinds": ["apps/*", "Service"]}));
+        assert!(g.kind("apps", "Deployment", "d").is_ok() && g.kind("", "Service", "s").is_ok());
+        let (what, add) = g.kind("", "Secret", "s").unwrap_err();
+        assert_eq!(
+            (what.as_str(), add.as_str()),
+            ("Secret s from a chart", r#"helm.kinds = ["apps/*", "Service", "Secret"]"#)
+        );
+        assert!(g.kind("batch", "Job", "j").is_err());
+        assert!(Grants::default().kind("batch", "Job", "j").is_ok(), "every kind when left out");
     }
 
     #[test]

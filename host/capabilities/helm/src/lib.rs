@@ -12,6 +12,7 @@ mod grant;
 mod manifest;
 mod oci;
 mod order;
+mod rbac;
 mod releases;
 mod types;
 mod yaml;

@@ -62,7 +62,7 @@ impl Logs {
     }
 
     async fn cluster(&self, call: &Call, cluster: Option<&str>) -> Result<Cluster, Error> {
-        Ok(self.clusters.get(cluster).await?.until(call.deadline))
+        Ok(self.clusters.get(cluster).await?.of_call(call))
     }
 
     /// The pods that the selector names, as far as the grants reach.

@@ -146,6 +146,7 @@ impl Target<'_> {
             object.set_namespace(None);
             return Ok(self.grants.check(|g| g.cluster_scoped(&kind, &name))?);
         }
+        self.grants.check(|g| g.kind(object.reference.group(), &kind, &name))?;
         match object.reference.namespace.clone() {
             Some(ns) if ns != self.namespace => {
                 Ok(self.grants.check(|g| g.other_namespace(&kind, &name, &ns, self.owner()))?)
