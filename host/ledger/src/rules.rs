@@ -1,6 +1,6 @@
 //! What every ledger does alike, as functions of values: how a row looks after a write, and when it may be claimed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +66,15 @@ impl<Row> Found<Row> {
             Self::Busy(id) => Begun::Busy(id),
         })
     }
+}
+
+/// Whether a new job is what an unfinished one with an equal body does already. Another caller's has to bear the
+/// same request id too: whoever only tries bodies does not find out what is in them.
+pub(crate) fn joins(there: &Job, new: &Job) -> bool {
+    fn set(job: &Job) -> HashSet<&sutler_model::Identifier> {
+        job.resources.iter().collect()
+    }
+    set(there) == set(new) && (there.caller == new.caller || there.request_id == new.request_id)
 }
 
 /// The row of a new job.

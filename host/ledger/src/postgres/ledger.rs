@@ -173,6 +173,13 @@ impl Ledger for Postgres {
         })
     }
 
+    fn brief(&self, id: JobId) -> Answer<'_, Option<Job>> {
+        Box::pin(async move {
+            let found = row::by_id(&self.connections, &id).await.map_err(Broken::told)?;
+            found.map(|c| c.brief(&self.keys)).transpose()
+        })
+    }
+
     fn jobs(&self, filter: Filter) -> Answer<'_, Vec<Job>> {
         Box::pin(async move {
             let found = read::jobs(&self.connections, &filter).await.map_err(Broken::told)?;

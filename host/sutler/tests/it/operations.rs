@@ -289,3 +289,35 @@ async fn the_operations_of_others_are_not_there() {
     assert_eq!(two.get("/operations").await.json["operations"], json!([]));
     assert_eq!(one.get("/operations").await.json["operations"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_caller_joins_by_the_same_whole_request() {
+    let caller = |name: &str, tenant: &str| {
+        format!(
+            "[[access.callers]]\nname = {name:?}\ntoken-hash = [{:?}]\ntenants = [{tenant:?}]\n",
+            hash(name)
+        )
+    };
+    let callers = [caller("one", "acme"), caller("two", "acme"), caller("three", "globex")].concat();
+    let (site, _host, api) = world(&format!("{QUICK}\n{callers}")).await;
+    gate(&site.cluster, "closed");
+    let [one, two, three] = ["one", "two", "three"].map(|name| api.clone().with_token(name));
+    let body = seven::request(deed("second", "wait-at-gate")).id("r-shared").body();
+    let id = waiting(&one, &body).await;
+    let path = format!("/operations/{id}");
+    // An id of its own: nobody learns by trying whether a body is equal.
+    let refused = two.post("/apply", &renewed(&body)).await;
+    assert_eq!(error(&refused), (409, "operation-running"), "{}", refused.text);
+    assert_eq!(two.get(&path).await.status, 404);
+    let other = seven::request(deed("third", "wait-at-gate")).id("r-shared").body();
+    assert_eq!(error(&two.post("/apply", &other).await), (409, "operation-running"));
+    assert_eq!(three.post("/apply", &body).await.status, 403, "it may not act for the tenant");
+    let joined = two.post("/apply", &body).await;
+    assert_eq!((joined.status, joined.json["operationId"].as_str()), (202, Some(id.as_str())));
+    assert_eq!(two.get(&path).await.status, 200);
+    assert_eq!(three.get(&path).await.status, 404);
+    gate(&site.cluster, "open");
+    let done = until(&two, &id, |now| now["outcome"] == "succeeded").await;
+    assert_eq!(one.get(&path).await.json, done);
+    seven::once(&site.cluster, &["main"]).unwrap();
+}
