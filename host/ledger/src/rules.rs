@@ -224,6 +224,20 @@ impl Places {
     }
 }
 
+/// Whether a schema that is behind is brought forward or refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    Migrate,
+    Refuse,
+}
+
+/// The ledger `at` is of an older version, and nobody asked to change that.
+pub(crate) fn older(at: &str, found: i64, known: i64) -> LedgerError {
+    LedgerError::Open(format!(
+        "the ledger {at} has schema {found} and this version of sutler needs {known}; run `sutler ledger migrate`"
+    ))
+}
+
 /// A record was imported before.
 pub(crate) fn already(id: &crate::JobId) -> LedgerError {
     LedgerError::Unreadable(format!("job {id} is in the ledger already; import into an empty one"))

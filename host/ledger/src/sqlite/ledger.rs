@@ -62,6 +62,9 @@ impl Sqlite {
         };
         let clock = options.clock.clone().unwrap_or_else(|| Clock::steady(newest));
         let time = Arc::new(Time::new(clock, newest));
+        if options.serving {
+            open::end_leases(&conn, time.now())?;
+        }
         let wake = Arc::new(Wake::default());
         #[cfg(feature = "testing")]
         let trouble = Arc::new(super::trouble::Trouble::default());

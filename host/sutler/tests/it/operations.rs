@@ -237,6 +237,24 @@ async fn a_host_that_stops_hands_its_work_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_next_host_of_a_file_does_not_wait_for_the_leases_of_a_dead_one() {
+    let long = QUICK.replace("lease-seconds = 2", "lease-seconds = 600");
+    let (site, mut host, api) = world(&long).await;
+    site.cluster.fail_nth_matching(3, CREATION, Fault::HoldAnswer);
+    let body = seven::request(json!({})).body();
+    assert_eq!(api.post("/apply", &body).await.status, 202);
+    site.cluster.until_held(1).await;
+    host.kill().await;
+    let host = site.host().await;
+    let started = Instant::now();
+    let answered = seven::follow(&host.url, &body).await.unwrap();
+    assert_eq!(outcome(&answered), (200, "succeeded"), "{}", answered.text);
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(60), "{took:?}, with a lease of 600 s");
+    seven::once(&site.cluster, &["main"]).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_stays_on_the_plugin_that_it_began_with() {
     let (site, mut host, api) = world(QUICK).await;
     gate(&site.cluster, "closed");
