@@ -1,5 +1,5 @@
-//! A hundred thousand operations that wait in one host's ledger on SQLite: its memory, how late those are woken that
-//! become due meanwhile, and what a claim costs beside them.
+//! A hundred thousand operations that wait in one host's ledger, on SQLite and on PostgreSQL: its memory, how late
+//! those are woken that become due meanwhile, and what a claim costs beside them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +9,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures::StreamExt as _;
 use futures::stream::{self, TryStreamExt as _};
 use sutler_ledger::{
-    Claim, Event, Happened, Job, JobId, Keys, Ledger, Limits, Record, Sqlite, SqliteOptions, Status,
+    Claim, Event, Happened, Job, JobId, Keys, Ledger, Limits, Postgres, PostgresOptions, Record, Sqlite,
+    SqliteOptions, Status,
 };
 use sutler_model::Identifier;
 use sutler_testkit::http::{Caller, SampleRequest};
+use sutler_testkit::postgres::{Server, client};
 use sutler_testkit::{SutlerProcess, guest};
 
 use crate::{Row, median};
@@ -32,41 +34,97 @@ const FAR: Duration = Duration::from_secs(12 * 3600);
 pub(crate) async fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let template = place.template().await?;
-    let ledger = place.open("parked.db", true)?;
-    ledger.import(template.plugin.clone()).await?;
-    template.park(&ledger, 0..MANY, |_| FAR).await?;
-    let small = place.open("few.db", true)?;
-    template.park(&small, 0..FEW, |_| FAR).await?;
-    let (few, many) = claims((&small, &ledger), &template).await?;
+    let mut rows = on_sqlite(&place, &template).await?;
+    rows.extend(on_postgres(&place, &template).await?);
+    Ok(rows)
+}
+
+async fn on_sqlite(place: &Place, template: &Template) -> Result<Vec<Row>> {
+    let (many, few) = (place.open("parked.db", true)?, place.open("few.db", true)?);
+    many.import(template.plugin.clone()).await?;
+    template.park(&many, 0..MANY, |_| FAR).await?;
+    template.park(&few, 0..FEW, |_| FAR).await?;
+    let claims = claims((&few, &many), template).await?;
+    drop(many);
+    let ledger = format!("path = {:?}", place.file("parked.db"));
+    let host = SutlerProcess::start(&place.config(&ledger), &[]).await;
+    let beside = place.open("parked.db", false)?;
+    measured(claims, &host, &beside, template).await.map(|m| {
+        m.rows([
+            "SQLite: a claim beside 100,000 parked operations ÷ beside 1,000",
+            "SQLite: memory of a host with 100,000 parked operations",
+            "SQLite: wake lag beside 100,000 parked operations, p99",
+        ])
+    })
+}
+
+async fn on_postgres(place: &Place, template: &Template) -> Result<Vec<Row>> {
+    let server = Server::start(|_| Vec::new());
+    let open = async |url: &str, copies: usize| {
+        let ledger = Postgres::open(url, place.keys.clone(), PostgresOptions::default()).await?;
+        ledger.import(template.plugin.clone()).await?;
+        template.park(&ledger, 0..1, |_| FAR).await?;
+        copy(url, copies).await?;
+        anyhow::Ok(ledger)
+    };
+    let url = server.database().await;
+    let (many, few) = (open(&url, MANY).await?, open(&server.database().await, FEW).await?);
+    let claims = claims((&few, &many), template).await?;
+    let host = SutlerProcess::start(&place.config(&format!("url = {url:?}")), &[]).await;
+    measured(claims, &host, &many, template).await.map(|m| {
+        m.rows([
+            "PostgreSQL: a claim beside 100,000 parked operations ÷ beside 1,000",
+            "PostgreSQL: memory of a host with 100,000 parked operations",
+            "PostgreSQL: wake lag beside 100,000 parked operations, p99",
+        ])
+    })
+}
+
+/// Copies of the one job. Their texts are sealed for it and cannot be opened; nobody does before they are due.
+async fn copy(url: &str, count: usize) -> Result<()> {
+    let client = client(url).await;
+    let sql = "SELECT string_agg(attname::text, ', ') FROM pg_attribute WHERE attrelid = 'provisioning_jobs'::regclass \
+               AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('n', 'id', 'application', 'request_id')";
+    let columns: String = client.query_one(sql, &[]).await?.try_get(0)?;
+    let copy = format!(
+        "INSERT INTO provisioning_jobs (id, application, request_id, {columns}) \
+         SELECT 'op_' || lpad(to_hex(i), 32, '0'), 'copy-' || i, 'copy-' || i, {columns} \
+         FROM provisioning_jobs j, generate_series(1, {count}) c (i) WHERE j.n = 1"
+    );
+    client.batch_execute(&copy).await?;
+    Ok(client.batch_execute("VACUUM ANALYZE").await?)
+}
+
+/// What a ledger of each kind comes to.
+struct Measured {
+    /// A claim's time beside many ÷ beside few.
+    claims: f64,
+    /// GB
+    memory: f64,
+    /// Seconds.
+    lag: f64,
+}
+
+async fn measured(
+    (few, many): (f64, f64),
+    host: &SutlerProcess,
+    ledger: &dyn Ledger,
+    template: &Template,
+) -> Result<Measured> {
     println!("parked: a claim takes {few:.0} µs beside {FEW} parked operations, {many:.0} µs beside {MANY}");
-    drop(ledger);
-    let host = SutlerProcess::start(&place.config("parked.db"), &[]).await;
-    let lags = woken(&place, &template).await?;
-    let memory = resident(host.id().context("the host has ended")?)?;
-    drop(host);
-    Ok(vec![
-        Row {
-            what: "a claim beside 100,000 parked operations ÷ beside 1,000",
-            value: many / few,
-            unit: "",
-            wanted: "<= 1.5",
-            met: many / few <= 1.5,
-        },
-        Row {
-            what: "resident memory of a host with 100,000 parked operations",
-            value: memory,
-            unit: "GB",
-            wanted: "< 1",
-            met: memory < 1.0,
-        },
-        Row {
-            what: "wake lag beside 100,000 parked operations, p99",
-            value: lags,
-            unit: "s",
-            wanted: "< 1",
-            met: lags < 1.0,
-        },
-    ])
+    let lag = woken(ledger, template).await?;
+    Ok(Measured { claims: many / few, memory: resident(host.id().context("the host has ended")?)?, lag })
+}
+
+impl Measured {
+    fn rows(&self, [claims, memory, lag]: [&'static str; 3]) -> Vec<Row> {
+        let row = |what, value, unit, wanted, met| Row { what, value, unit, wanted, met };
+        vec![
+            row(claims, self.claims, "", "<= 1.5", self.claims <= 1.5),
+            row(memory, self.memory, "GB", "< 1", self.memory < 1.0),
+            row(lag, self.lag, "s", "< 1", self.lag < 1.0),
+        ]
+    }
 }
 
 /// Files and configurations.
@@ -91,9 +149,8 @@ impl Place {
     fn config(&self, ledger: &str) -> String {
         format!(
             "[server]\nlisten = \"127.0.0.1:0\"\nadmin-listen = \"127.0.0.1:0\"\n[catalog]\n\
-             dir = {:?}\n[ledger]\npath = {:?}\nkey-file = {:?}\n",
+             dir = {:?}\n[ledger]\nkey-file = {:?}\n{ledger}\n",
             self.file("plugins"),
-            self.file(ledger),
             self.file("ledger.key"),
         )
     }
@@ -104,7 +161,8 @@ impl Place {
 
     /// An operation as a host made it, with its plugin.
     async fn template(&self) -> Result<Template> {
-        let mut host = SutlerProcess::start(&self.config("template.db"), &[]).await;
+        let mut host =
+            SutlerProcess::start(&self.config(&format!("path = {:?}", self.file("template.db"))), &[]).await;
         let body = SampleRequest::new("tool/hostile").create(serde_json::json!({"do": "ok"})).body();
         let answer = Caller::new(&host.url).apply(&body).await;
         ensure!(answer.text.contains("\"outcome\":\"succeeded\""), "{}", answer.text);
@@ -152,7 +210,7 @@ impl Template {
     /// Answers their ids and when they are due.
     async fn park(
         &self,
-        ledger: &Sqlite,
+        ledger: &dyn Ledger,
         which: std::ops::Range<usize>,
         after: impl Fn(usize) -> Duration,
     ) -> Result<Vec<(JobId, sutler_ledger::Millis)>> {
@@ -172,7 +230,7 @@ impl Template {
 }
 
 /// The middle ones of many claims that take the one job that is due, on two ledgers in turn, in microseconds.
-async fn claims((few, many): (&Sqlite, &Sqlite), template: &Template) -> Result<(f64, f64)> {
+async fn claims((few, many): (&dyn Ledger, &dyn Ledger), template: &Template) -> Result<(f64, f64)> {
     let (mut of_few, mut of_many) = (Vec::new(), Vec::new());
     for n in 0..CLAIMS {
         let n = 2 * MANY + n;
@@ -183,7 +241,7 @@ async fn claims((few, many): (&Sqlite, &Sqlite), template: &Template) -> Result<
 }
 
 /// In microseconds.
-async fn claim(ledger: &Sqlite, template: &Template, n: usize) -> Result<f64> {
+async fn claim(ledger: &dyn Ledger, template: &Template, n: usize) -> Result<f64> {
     let claim = Claim {
         holder: Arc::from("bench"),
         places: 4,
@@ -203,11 +261,10 @@ async fn claim(ledger: &Sqlite, template: &Template, n: usize) -> Result<f64> {
 
 /// Rows become due one after the other beside the host that looks for them; the 99th hundredth of what they waited,
 /// in seconds.
-async fn woken(place: &Place, template: &Template) -> Result<f64> {
-    let ledger = place.open("parked.db", false)?;
+async fn woken(ledger: &dyn Ledger, template: &Template) -> Result<f64> {
     let first = 10 * MANY;
     let due = |n: usize| AHEAD + APART * u32::try_from(n - first).unwrap_or(0);
-    let all = template.park(&ledger, first..first + WOKEN as usize, due).await?;
+    let all = template.park(ledger, first..first + WOKEN as usize, due).await?;
     let last = all.last().map(|(_, due)| due.since(template.job.created)).unwrap_or_default();
     let mut lags = Vec::new();
     let began = Instant::now();

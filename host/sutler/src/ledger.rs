@@ -26,7 +26,7 @@ pub(crate) struct LedgerConfig {
     pub(crate) url: Option<Secret>,
     /// Certificate authorities of that server instead of the system's, PEM.
     pub(crate) ca_file: Option<PathBuf>,
-    /// Connections to that server, besides the one that listens; 10 when left out.
+    /// Connections to that server, besides two that a host keeps open; 10 when left out.
     pub(crate) connections: Option<usize>,
     /// The ledger's file (SQLite), on a local disk; one host serves it. Left out: `$XDG_STATE_HOME/sutler/ledger.db`,
     /// else `$HOME/.local/state/sutler/ledger.db`, else `/var/lib/sutler/ledger.db`.

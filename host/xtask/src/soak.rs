@@ -40,22 +40,24 @@ pub struct SoakArgs {
 /// Each part as a stage: one that fails does not stop the next.
 pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
     let mut stages = Stages::new(&args.only);
-    let soak = &mut stages;
+    let all = &mut stages;
     let cases = [("PROPTEST_CASES", args.cases.to_string())];
-    stage(soak, "every test, many cases", || tests(project, "not test(/(^|::)real_/)", &cases));
-    soak.figure(format!("{} cases a property", args.cases));
+    stage(all, "every test, many cases", || tests(project, "not test(/(^|::)real_/)", &cases));
+    all.figure(format!("{} cases a property", args.cases));
     let seeds = [("SUTLER_SIMULATION_SEEDS", args.simulations.to_string())];
-    stage(soak, "simulation of the jobs", || tests(project, "test(/simulation/)", &seeds));
+    stage(all, "simulation of the jobs", || tests(project, "test(/simulation/)", &seeds));
     let crashes = [("SUTLER_CRASH_SEEDS", args.crashes.to_string())];
-    stage(soak, "kills on SQLite", || tests(project, "test(/(^|::)crash::/)", &crashes));
-    stage(soak, "kills on PostgreSQL", || {
+    stage(all, "kills on SQLite", || tests(project, "test(/(^|::)crash::/)", &crashes));
+    stage(all, "kills on PostgreSQL", || {
         packages::ensure()?;
         tests(project, "test(real_postgres_killed) or test(real_postgres_a_host_an_hour_ahead)", &crashes)
     });
-    stage(soak, "faults", || faults(project, args));
-    stage(soak, "the binary of before", || {
-        let previous = previous::build(project, &args.previous)?.display().to_string();
-        tests(project, "test(real_postgres_the_binary_of_before)", &[("SUTLER_PREVIOUS_BIN", previous)])
+    stage(all, "faults", || faults(project, args));
+    stage(all, "the binary of before", || {
+        let previous = previous::build(project, &args.previous)?;
+        // Ignored on other days, for want of that binary.
+        let mut command = soak(project, "test(real_postgres_the_binary_of_before)")?;
+        told(command.args(["--run-ignored", "only"]).env("SUTLER_PREVIOUS_BIN", previous))
     });
     stages.close()
 }
@@ -81,10 +83,17 @@ const FIGURE: &str = "figure: ";
 
 /// Answers the figures that the tests told.
 fn tests(project: &Project, filter: &str, env: &[(&str, String)]) -> Result<Vec<String>> {
+    told(soak(project, filter)?.envs(env.iter().map(|(name, value)| (name, value))))
+}
+
+fn soak(project: &Project, filter: &str) -> Result<Command> {
     let mut command = nextest(project)?;
-    command.args(["--workspace", "--no-fail-fast", "--profile", "soak", "--run-ignored", "all"]);
+    command.args(["--workspace", "--no-fail-fast", "--profile", "soak"]);
     command.args(["--success-output", "immediate", "-E", filter]);
-    command.envs(env.iter().map(|(name, value)| (name, value)));
+    Ok(command)
+}
+
+fn told(command: &mut Command) -> Result<Vec<String>> {
     let mut child = command.stderr(Stdio::piped()).spawn()?;
     let mut figures = Vec::new();
     for line in child.stderr.take().into_iter().flat_map(|s| BufReader::new(s).lines()) {
@@ -95,7 +104,7 @@ fn tests(project: &Project, filter: &str, env: &[(&str, String)]) -> Result<Vec<
         }
     }
     let status = child.wait()?;
-    ensure!(status.success(), "nextest on {filter} ended with {status}");
+    ensure!(status.success(), "the tests ended with {status}");
     Ok(figures)
 }
 

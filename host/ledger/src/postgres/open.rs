@@ -14,7 +14,7 @@ pub struct PostgresOptions {
     pub unmigrated: bool,
     /// Who else may use the ledger meanwhile.
     pub hold: Hold,
-    /// At most so many connections, besides the one that listens; `None` for ten.
+    /// At most so many connections, besides one that listens and one that holds; `None` for ten.
     pub connections: Option<usize>,
 }
 
