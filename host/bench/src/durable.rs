@@ -20,12 +20,12 @@ use sutler_model::{
 use crate::{Row, median};
 
 /// Callers that apply at the same time; as many share a commit on the raw side.
-const CALLERS: u64 = 64;
-const ROUNDS: usize = 5;
-const TIME: Duration = Duration::from_secs(2);
+pub(crate) const CALLERS: u64 = 64;
+pub(crate) const ROUNDS: usize = 5;
+pub(crate) const TIME: Duration = Duration::from_secs(2);
 
 /// Work that is done at once: what remains is the ledger.
-struct AtOnce;
+pub(crate) struct AtOnce;
 
 impl Worker for AtOnce {
     fn run<'a>(
@@ -60,7 +60,7 @@ impl Worker for AtOnce {
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-fn new(caller: u64) -> Result<New> {
+pub(crate) fn new(caller: u64) -> Result<New> {
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let id = |s: &str| Identifier::parse(s).map_err(anyhow::Error::from);
     let settings: Value =
@@ -92,7 +92,7 @@ fn new(caller: u64) -> Result<New> {
 }
 
 /// Applies a second through the operations.
-async fn ours(operations: &Operations) -> Result<f64> {
+pub(crate) async fn ours(operations: &Operations) -> Result<f64> {
     let began = Instant::now();
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
@@ -193,24 +193,26 @@ impl Raw {
     }
 }
 
+/// One apply that came about as all do, for the other side to copy.
+pub(crate) async fn template(ledger: Arc<dyn Ledger>) -> Result<()> {
+    let once = Operations::new(ledger, Arc::new(AtOnce), &OperationsConfig::default(), "template")?;
+    once.start();
+    once.begin(new(0)?).await?;
+    once.stop(Duration::from_secs(1)).await;
+    Ok(())
+}
+
 pub(crate) async fn run() -> Result<Row> {
     let folder = tempfile::tempdir()?;
     let (file, other) = (folder.path().join("ledger.db"), folder.path().join("raw.db"));
     let keys = Keys::open_or_make(&folder.path().join("ledger.key"), &file)?;
     let open = |file: &Path| Sqlite::open(file, keys.clone(), SqliteOptions::default());
-    // The raw side's template: one apply that came about as all do.
-    let template: Arc<dyn Ledger> = Arc::new(open(&other)?);
-    let config = OperationsConfig::default();
-    let once = Operations::new(template, Arc::new(AtOnce), &config, "template")?;
-    once.start();
-    once.begin(new(0)?).await?;
-    once.stop(Duration::from_secs(1)).await;
-    drop(once);
+    template(Arc::new(open(&other)?)).await?;
     let mut raw = Raw::open(&other).context("the raw side's file")?;
     let events: i64 = raw.conn.query_row("SELECT count(*) FROM job_events", [], |r| r.get(0))?;
     ensure!(events == 4, "an apply makes {events} events; the raw side writes 4");
     let ledger: Arc<dyn Ledger> = Arc::new(open(&file)?);
-    let operations = Operations::new(ledger, Arc::new(AtOnce), &config, "bench")?;
+    let operations = Operations::new(ledger, Arc::new(AtOnce), &OperationsConfig::default(), "bench")?;
     operations.start();
     let mut ratios = Vec::new();
     for round in 0..=ROUNDS {

@@ -6,17 +6,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
+use hyper::Method;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 /// Connections that ask at the same time.
 const CONNECTIONS: usize = 4;
 
+/// What is asked again and again, and how the answer begins that is right.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) body: Bytes,
+    pub(crate) begins: &'static str,
+}
+
 /// Answers a second, and the median time of one.
-pub(crate) async fn rate(address: SocketAddr, body: &Bytes, time: Duration) -> Result<(f64, Duration)> {
+pub(crate) async fn rate(address: SocketAddr, ask: &Ask, time: Duration) -> Result<(f64, Duration)> {
     let started = Instant::now();
     let tasks: Vec<_> =
-        (0..CONNECTIONS).map(|_| tokio::spawn(one(address, body.clone(), started + time))).collect();
+        (0..CONNECTIONS).map(|_| tokio::spawn(one(address, ask.clone(), started + time))).collect();
     let mut times = Vec::new();
     for t in tasks {
         times.extend(t.await??);
@@ -27,24 +37,26 @@ pub(crate) async fn rate(address: SocketAddr, body: &Bytes, time: Duration) -> R
     Ok((rate, median))
 }
 
-async fn one(address: SocketAddr, body: Bytes, until: Instant) -> Result<Vec<Duration>> {
+async fn one(address: SocketAddr, ask: Ask, until: Instant) -> Result<Vec<Duration>> {
     let stream = tokio::net::TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
     let mut times = Vec::new();
     while Instant::now() < until {
-        let request = hyper::Request::post("/plan")
+        let request = hyper::Request::builder()
+            .method(&ask.method)
+            .uri(&ask.path)
             .header("host", "localhost")
             .header("content-type", "application/json")
-            .body(Full::new(body.clone()))?;
+            .body(Full::new(ask.body.clone()))?;
         let began = Instant::now();
         let answer = sender.send_request(request).await?;
         let status = answer.status();
         let bytes = answer.into_body().collect().await?.to_bytes();
         times.push(began.elapsed());
         ensure!(
-            status == 200 && bytes.starts_with(b"{\"outcome\":\"planned\""),
+            status == 200 && bytes.starts_with(ask.begins.as_bytes()),
             "{status}: {}",
             String::from_utf8_lossy(&bytes)
         );

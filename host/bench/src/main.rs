@@ -6,7 +6,10 @@ mod floor;
 mod helm;
 mod load;
 mod native;
+mod operation;
+mod parked;
 mod plan;
+mod postgres;
 mod start;
 
 use anyhow::Result;
@@ -26,7 +29,8 @@ pub(crate) struct Row {
 }
 
 /// What can be measured by itself: `cargo xtask bench inside plan`.
-const SECTIONS: [&str; 5] = ["inside", "plan", "start", "render", "durable"];
+const SECTIONS: [&str; 8] =
+    ["inside", "plan", "start", "render", "durable", "postgres", "operation", "parked"];
 
 pub(crate) fn median(v: &mut [f64]) -> f64 {
     v.sort_by(f64::total_cmp);
@@ -61,6 +65,15 @@ async fn main() -> Result<()> {
     }
     if wants("durable") {
         rows.push(durable::run().await?);
+    }
+    if wants("postgres") {
+        rows.push(postgres::run().await?);
+    }
+    if wants("operation") {
+        rows.push(operation::run().await?);
+    }
+    if wants("parked") {
+        rows.extend(parked::run().await?);
     }
     println!("\n{:<64} {:>12}  {:<14} met", "figure", "value", "wanted");
     for r in &rows {

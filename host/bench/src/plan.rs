@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use axum::Router;
 use bytes::Bytes;
+use hyper::Method;
 use serde_json::{Value, json};
 use sutler_access::Access;
 use sutler_api::{Api, ApiConfig, Server, ServerOptions, router};
@@ -21,6 +22,7 @@ use sutler_testkit::guest;
 use tokio_util::sync::CancellationToken;
 
 use crate::floor::Floor;
+use crate::load::Ask;
 use crate::native::{Native, Place};
 use crate::{Row, load, median};
 
@@ -42,7 +44,7 @@ fn body() -> Bytes {
     body.to_string().into()
 }
 
-async fn dispatcher(folder: &std::path::Path) -> Result<Dispatcher> {
+pub(crate) async fn dispatcher(folder: &std::path::Path, ledger: Arc<dyn Ledger>) -> Result<Dispatcher> {
     let plugins = folder.join("plugins");
     std::fs::create_dir(&plugins)?;
     std::fs::copy(guest("pure"), plugins.join("pure.wasm"))?;
@@ -65,13 +67,17 @@ async fn dispatcher(folder: &std::path::Path) -> Result<Dispatcher> {
         snapshot.files.values().map(|f| &f.reason).collect::<Vec<_>>()
     );
     let catalog = Arc::new(catalog);
-    let ledger: Arc<dyn Ledger> = Arc::new(Memory::new(Clock::steady(Millis(0))));
     let worker = Arc::new(PluginWorker::new(catalog.clone(), ledger.clone()));
     let operations = Operations::new(ledger.clone(), worker, &OperationsConfig::default(), "bench")?;
     Ok(Dispatcher::new(catalog, operations, ledger, None, [7; 32], vec![]))
 }
 
-async fn serve(app: Router) -> Result<SocketAddr> {
+fn forgetful() -> Arc<dyn Ledger> {
+    Arc::new(Memory::new(Clock::steady(Millis(0))))
+}
+
+/// A bare handler's address.
+pub(crate) async fn serve(app: Router) -> Result<SocketAddr> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(
@@ -84,7 +90,7 @@ async fn serve(app: Router) -> Result<SocketAddr> {
 /// The host, the bare handler and the bare handler with a bare sandbox, over loopback in turn.
 pub(crate) async fn over_http() -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
-    let dispatcher = dispatcher(folder.path()).await?;
+    let dispatcher = dispatcher(folder.path(), forgetful()).await?;
     let native = native(&dispatcher, Place::Here)?;
     let sandboxed = native_in_sandbox(&dispatcher)?;
     let api = Api::new(Arc::new(dispatcher.clone()), Access::open(), ApiConfig::default(), None)?;
@@ -95,12 +101,13 @@ pub(crate) async fn over_http() -> Result<Vec<Row>> {
     let (app, its, ends) = (router(&api), api.clone(), stop.clone());
     let serving = tokio::spawn(async move { server.run(app, &its, ends).await });
     let (bare, floor) = (serve(native.router()).await?, serve(sandboxed.router()).await?);
-    let body = body();
+    let ask =
+        Ask { method: Method::POST, path: "/plan".into(), body: body(), begins: "{\"outcome\":\"planned\"" };
     let (mut ratios, mut floors) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
-        let (a, a50) = load::rate(ours, &body, TIME).await?;
-        let (b, b50) = load::rate(bare, &body, TIME).await?;
-        let (f, f50) = load::rate(floor, &body, TIME).await?;
+        let (a, a50) = load::rate(ours, &ask, TIME).await?;
+        let (b, b50) = load::rate(bare, &ask, TIME).await?;
+        let (f, f50) = load::rate(floor, &ask, TIME).await?;
         println!(
             "plan, round {round}: sutler {a:.0}/s p50 {a50:?}, bare axum {b:.0}/s p50 {b50:?}, bare axum and bare \
              sandbox {f:.0}/s p50 {f50:?}; sutler ÷ bare {:.3}, sutler ÷ bare with sandbox {:.3}",
@@ -149,7 +156,7 @@ fn native(dispatcher: &Dispatcher, place: Place) -> Result<Native> {
 /// median of the same work done natively; and how much of that is the sandbox, by the same work in a bare one.
 pub(crate) async fn inside() -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
-    let dispatcher = dispatcher(folder.path()).await?;
+    let dispatcher = dispatcher(folder.path(), forgetful()).await?;
     let native = native(&dispatcher, Place::Here)?;
     let sandboxed = native_in_sandbox(&dispatcher)?;
     let request = request()?;

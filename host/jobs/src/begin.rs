@@ -54,7 +54,6 @@ pub(crate) async fn begin(host: &Arc<Host>, new: New) -> Result<Begin, Operation
 }
 
 async fn make(host: &Arc<Host>, new: New) -> Result<(Begin, Option<Run>), OperationError> {
-    let caller = new.caller.clone();
     let here = host.leases.room(&Lane::of_new(&new), &host.policy.limits);
     let row = new_job(host, new, here)?;
     let id = row.job.id.clone();
@@ -72,10 +71,6 @@ async fn make(host: &Arc<Host>, new: New) -> Result<(Begin, Option<Run>), Operat
         }
         Begun::Repeated(job) if job.id == id => Ok((Begin::Queued(job), None)),
         Begun::Repeated(job) => Ok((Begin::Repeated(job), None)),
-        // Another caller could not read the operation that it would be told.
-        Begun::Joined(job) if job.caller != caller => {
-            Err(OperationError::Busy { id: job.id, retry_after: wait::SOON })
-        }
         Begun::Joined(job) => Ok((Begin::Joined(job), None)),
         Begun::Reused(id) => Err(OperationError::ReusedId(id)),
         Begun::Busy(id) => Err(OperationError::Busy { id, retry_after: wait::SOON }),

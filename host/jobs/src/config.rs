@@ -18,7 +18,8 @@ pub struct OperationsConfig {
     pub workers: u32,
     /// How often a step is tried in a row before the job fails.
     pub attempts: u32,
-    /// The pause before the second attempt, in milliseconds; it doubles with every further one.
+    /// The pause before the second attempt, in milliseconds; it doubles with every further one. After `throttled` it
+    /// is eight times as long, after `conflict` a quarter.
     pub first_backoff_milliseconds: u32,
     /// The longest pause between two attempts, in seconds.
     pub longest_backoff_seconds: u32,

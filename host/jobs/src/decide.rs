@@ -5,6 +5,7 @@ use std::time::Duration;
 use sutler_ledger::{Happened, Job, JobMode, Millis, Phase, Standing, Status};
 use sutler_model::{Failure, Progress, Stopped};
 
+use crate::backoff::backoff;
 use crate::config::Policy;
 use crate::machine::{Illegal, next};
 use crate::stored::{Ended, Kept};
@@ -154,16 +155,6 @@ pub(crate) fn cancelled(applied: Vec<sutler_model::Applied>) -> Ended {
     }
 }
 
-/// The pause after an attempt that failed: doubling from the first to the longest, half of it by chance.
-pub(crate) fn backoff(policy: &Policy, attempt: u32, jitter: f64) -> Duration {
-    let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
-    policy
-        .first_backoff
-        .saturating_mul(doubled)
-        .min(policy.longest_backoff)
-        .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
-}
-
 fn distance(d: Duration) -> Millis {
     Millis(0).plus(d)
 }
@@ -268,20 +259,15 @@ impl<'a> Draft<'a> {
             kept.applied.clone_from(&s.applied);
         }
         let attempt = self.change.standing.attempt;
-        let pause = backoff(at.policy, attempt, at.jitter);
+        let pause = backoff(at.policy, &s.failure, attempt, at.jitter);
         let code = s.failure.code.clone();
-        if retryable(&s.failure) && attempt < at.policy.attempts && pause < at.deadline_left {
+        if let Some(pause) = pause.filter(|p| attempt < at.policy.attempts && *p < at.deadline_left) {
             self.event(Happened::StepFailed { code, due: distance(pause) })?;
             return Ok(self.parked(pause));
         }
         let (failure, applied) = (s.failure.clone(), s.applied.clone());
         self.ended(Happened::Failed { code }, Ended::Failed { failure, applied, fault_id: fault_id.cloned() })
     }
-}
-
-/// A plugin that traps or breaks its contract does so again.
-fn retryable(f: &Failure) -> bool {
-    f.retryable && f.code != "plugin-fault" && f.code != "plugin-broke-contract"
 }
 
 fn place(s: &Standing) -> String {

@@ -43,7 +43,7 @@ pub enum Answered {
 /// Whose operations are meant.
 #[derive(Debug, Clone, Copy)]
 pub enum Who<'a> {
-    /// Only this caller's own; those of others are not there.
+    /// Only this caller's own, and those that it joined; those of others are not there.
     Caller(&'a str),
     Operator,
 }
@@ -266,12 +266,19 @@ impl Operations {
     }
 
     async fn read(&self, who: Who<'_>, id: &JobId) -> Result<Job, OperationError> {
-        let job = self.0.ledger.job(id.clone()).await.map_err(OperationError::Ledger)?;
-        let visible = |job: &Job| match who {
-            Who::Caller(name) => job.caller == name,
+        let job = self.0.ledger.brief(id.clone()).await.map_err(OperationError::Ledger)?;
+        let Some(job) = job else { return Err(OperationError::NotFound(id.clone())) };
+        let visible = match who {
             Who::Operator => true,
+            Who::Caller(name) => job.caller == name || self.joined(name, &job).await?,
         };
-        job.filter(visible).ok_or_else(|| OperationError::NotFound(id.clone()))
+        if visible { Ok(job) } else { Err(OperationError::NotFound(id.clone())) }
+    }
+
+    /// Whether another caller's operation is this one's too, because it asked for the same.
+    async fn joined(&self, caller: &str, job: &Job) -> Result<bool, OperationError> {
+        let asked = self.0.ledger.asked(caller, begin::ROUTE, &job.request_id).await;
+        Ok(asked.map_err(OperationError::Ledger)?.is_some_and(|(other, _)| other.id == job.id))
     }
 }
 

@@ -160,7 +160,7 @@ async fn watch_cancels(host: &Host) {
             if holding.cancel.is_cancelled() || holding.since.elapsed() < host.policy.poll {
                 continue;
             }
-            if let Ok(Some(job)) = host.ledger.job(holding.id.clone()).await
+            if let Ok(Some(job)) = host.ledger.brief(holding.id.clone()).await
                 && job.token == holding.token
                 && job.standing.cancel_requested
                 && job.standing.phase == Phase::Forward

@@ -79,5 +79,5 @@ async fn look(host: &Host, id: &JobId, until: Instant) -> Option<Job> {
         () = changed => {}
         () = tokio::time::sleep(LOOK) => {}
     }
-    host.ledger.job(id.clone()).await.ok().flatten()
+    host.ledger.brief(id.clone()).await.ok().flatten()
 }

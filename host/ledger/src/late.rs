@@ -52,6 +52,7 @@ impl Ledger for Late {
         claim(claim: Claim) -> Vec<Job>;
         renew(holder: Arc<str>, held: Vec<Held>) -> Vec<JobId>;
         job(id: JobId) -> Option<Job>;
+        brief(id: JobId) -> Option<Job>;
         jobs(filter: Filter) -> Vec<Job>;
         events(id: JobId, after: u64, limit: u32) -> Vec<Event>;
         keep_plugin(digest: Digest, bytes: Bytes) -> ();

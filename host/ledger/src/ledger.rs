@@ -37,7 +37,8 @@ pub enum Begun {
     Repeated(Job),
     /// The caller has used this request id for another body.
     Reused(JobId),
-    /// An unfinished job with an equal body covers exactly this; no other was made.
+    /// An unfinished job with an equal body covers exactly this; no other was made. It is another caller's where that
+    /// one gave it the same request id.
     Joined(Job),
     /// An unfinished job with another body touches one of the resources.
     Busy(JobId),
@@ -200,6 +201,8 @@ pub trait Ledger: Send + Sync + 'static {
     fn renew(&self, holder: Arc<str>, held: Vec<Held>) -> Answer<'_, Vec<JobId>>;
 
     fn job(&self, id: JobId) -> Answer<'_, Option<Job>>;
+    /// As [`Ledger::job`], but with an empty `request`: what is told of a job does not need it.
+    fn brief(&self, id: JobId) -> Answer<'_, Option<Job>>;
     fn jobs(&self, filter: Filter) -> Answer<'_, Vec<Job>>;
     /// Those after `after`, in order, at most `limit`.
     fn events(&self, id: JobId, after: u64, limit: u32) -> Answer<'_, Vec<Event>>;

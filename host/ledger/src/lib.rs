@@ -32,6 +32,6 @@ pub use ledger::{
     Answer, Begun, Claim, Depth, Filter, Held, LeaseChange, Ledger, Limits, NewJob, Problem, Record, Write,
 };
 pub use memory::{Hook, Memory, Moment};
-pub use postgres::{Postgres, PostgresOptions};
+pub use postgres::{Hold, Postgres, PostgresOptions};
 pub use seal::Keys;
 pub use sqlite::{Sqlite, SqliteOptions};

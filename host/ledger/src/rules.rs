@@ -1,6 +1,6 @@
 //! What every ledger does alike, as functions of values: how a row looks after a write, and when it may be claimed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +66,15 @@ impl<Row> Found<Row> {
             Self::Busy(id) => Begun::Busy(id),
         })
     }
+}
+
+/// Whether a new job is what an unfinished one with an equal body does already. Another caller's has to bear the
+/// same request id too: whoever only tries bodies does not find out what is in them.
+pub(crate) fn joins(there: &Job, new: &Job) -> bool {
+    fn set(job: &Job) -> HashSet<&sutler_model::Identifier> {
+        job.resources.iter().collect()
+    }
+    set(there) == set(new) && (there.caller == new.caller || there.request_id == new.request_id)
 }
 
 /// The row of a new job.
@@ -213,6 +222,20 @@ impl Places {
             && below(self.limits.plugins.get(&lane.plugin), self.plugins.get(&lane.plugin))
             && below(self.limits.pairs.get(&lane.pair), self.pairs.get(&lane.pair))
     }
+}
+
+/// Whether a schema that is behind is brought forward or refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    Migrate,
+    Refuse,
+}
+
+/// The ledger `at` is of an older version, and nobody asked to change that.
+pub(crate) fn older(at: &str, found: i64, known: i64) -> LedgerError {
+    LedgerError::Open(format!(
+        "the ledger {at} has schema {found} and this version of sutler needs {known}; run `sutler ledger migrate`"
+    ))
 }
 
 /// A record was imported before.

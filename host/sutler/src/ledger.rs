@@ -8,7 +8,8 @@ use anyhow::Context as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sutler_ledger::{
-    Clock, Keys, Late, Ledger, LedgerError, Memory, Millis, Postgres, PostgresOptions, Sqlite, SqliteOptions,
+    Clock, Hold, Keys, Late, Ledger, LedgerError, Memory, Millis, Postgres, PostgresOptions, Sqlite,
+    SqliteOptions,
 };
 use sutler_model::Secret;
 
@@ -25,7 +26,7 @@ pub(crate) struct LedgerConfig {
     pub(crate) url: Option<Secret>,
     /// Certificate authorities of that server instead of the system's, PEM.
     pub(crate) ca_file: Option<PathBuf>,
-    /// Connections to that server, besides the one that listens; 10 when left out.
+    /// Connections to that server, besides two that a host keeps open; 10 when left out.
     pub(crate) connections: Option<usize>,
     /// The ledger's file (SQLite), on a local disk; one host serves it. Left out: `$XDG_STATE_HOME/sutler/ledger.db`,
     /// else `$HOME/.local/state/sutler/ledger.db`, else `/var/lib/sutler/ledger.db`.
@@ -34,6 +35,43 @@ pub(crate) struct LedgerConfig {
     /// made at the first start with mode 0600. With `url` it has to be given, and is the same on every host; make one
     /// with `sutler ledger rotate-key`. Without it nothing sealed can be read again: keep a copy.
     pub(crate) key_file: Option<PathBuf>,
+}
+
+/// What a ledger is opened for. Only `Serve` and `Migrate` change the schema of one that is older.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// By a host: on SQLite the only one, on PostgreSQL it starts without its server too and tries again.
+    Serve,
+    Migrate,
+    /// Nobody else uses it meanwhile.
+    Import,
+    /// Beside a serving host.
+    Change,
+    /// The same; a damaged file too, and the whole of it is not looked through first.
+    Look,
+}
+
+impl Purpose {
+    const fn migrates(self) -> bool {
+        matches!(self, Self::Serve | Self::Migrate)
+    }
+
+    fn sqlite(self) -> SqliteOptions {
+        SqliteOptions {
+            serving: self.migrates() || self == Self::Import,
+            unmigrated: !self.migrates(),
+            damaged: self == Self::Look,
+            ..SqliteOptions::default()
+        }
+    }
+
+    const fn hold(self) -> Hold {
+        match self {
+            Self::Serve => Hold::Serving,
+            Self::Import => Hold::Alone,
+            Self::Migrate | Self::Change | Self::Look => Hold::Nothing,
+        }
+    }
 }
 
 /// A ledger, and the key of the hashes that every host of it makes alike.
@@ -71,16 +109,14 @@ impl LedgerConfig {
         }
     }
 
-    /// Opens the ledger. On SQLite a serving host is the only one; on PostgreSQL it starts without its server too and
-    /// tries again.
-    pub(crate) async fn open(&self, options: SqliteOptions) -> anyhow::Result<Opened> {
+    pub(crate) async fn open(&self, purpose: Purpose) -> anyhow::Result<Opened> {
         match &self.url {
-            Some(url) => self.server(url, options.serving).await.context("[ledger]"),
-            None => self.sqlite(options),
+            Some(url) => self.server(url, purpose).await.context("[ledger]"),
+            None => self.sqlite(purpose.sqlite()),
         }
     }
 
-    async fn server(&self, url: &Secret, serving: bool) -> anyhow::Result<Opened> {
+    async fn server(&self, url: &Secret, purpose: Purpose) -> anyhow::Result<Opened> {
         let Some(file) = &self.key_file else {
             anyhow::bail!(
                 "key-file is not set; every host of {} needs the same one: set it, make the file once with `sutler \
@@ -93,13 +129,14 @@ impl LedgerConfig {
         let (url, place) = (url.clone(), self.place());
         let options = PostgresOptions {
             ca_file: self.ca_file.clone(),
-            unmigrated: false,
+            unmigrated: !purpose.migrates(),
+            hold: purpose.hold(),
             connections: self.connections,
         };
         let open = async move || Postgres::open(url.expose(), keys.clone(), options.clone()).await;
         match open().await {
             Ok(ledger) => Ok(Opened { ledger: Arc::new(ledger), hash_key }),
-            Err(LedgerError::Unavailable(why)) if serving => {
+            Err(LedgerError::Unavailable(why)) if purpose == Purpose::Serve => {
                 tracing::warn!(event = "ledger-away", ledger = %place, "{why}; plans and inspections are served meanwhile");
                 let late = Arc::new(Late::default());
                 let ledger = late.clone();

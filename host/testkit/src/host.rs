@@ -67,15 +67,26 @@ impl SutlerProcess {
     ///
     /// # Panics
     /// When it neither ends nor listens.
-    #[expect(clippy::panic, clippy::expect_used, reason = "the test has failed")]
     pub async fn try_start(config: &str, env: &[(&str, &str)]) -> Result<Self, String> {
+        Self::try_start_of(&sutler_binary(), config, env).await
+    }
+
+    /// As [`Self::try_start`], of another binary than the built one.
+    ///
+    /// # Errors
+    /// How it ended, and its log.
+    ///
+    /// # Panics
+    /// When it neither ends nor listens.
+    #[expect(clippy::panic, clippy::expect_used, reason = "the test has failed")]
+    pub async fn try_start_of(binary: &Path, config: &str, env: &[(&str, &str)]) -> Result<Self, String> {
         let folder = Folder::new();
         let file = folder.0.join("sutler.toml");
         let log = folder.0.join("sutler.log");
         std::fs::write(&file, config).expect("a configuration file in the temporary folder");
         let out = std::fs::File::create(&log).expect("a log file in the temporary folder");
         let errors = out.try_clone().expect("a second handle of the log file");
-        let mut command = Command::new(sutler_binary());
+        let mut command = Command::new(binary);
         // A ledger of its own, unless the test brings one.
         if !config.contains("[ledger]") {
             command.env("SUTLER__LEDGER__PATH", folder.0.join("ledger.db"));

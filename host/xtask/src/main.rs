@@ -7,10 +7,12 @@ mod docs;
 mod engine;
 mod guests;
 mod linker;
+mod previous;
 mod process;
 mod project;
 mod real;
 mod soak;
+mod stages;
 mod sysroot;
 mod test;
 mod tidy;
@@ -72,7 +74,8 @@ enum Chore {
         #[command(subcommand)]
         action: ClusterAction,
     },
-    /// Run property tests with many cases and the fault suite with new seeds
+    /// Run what runs too long for every day: many cases and seeds, kills on both ledgers, the binary of before beside
+    /// this one; prints a table with figures
     Soak(soak::SoakArgs),
     /// Run the benchmarks in release mode
     Bench {

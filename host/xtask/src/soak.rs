@@ -1,13 +1,16 @@
 //! What runs too long for every day.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::process::call;
 use crate::project::Project;
-use crate::{engine, guests, tools};
+use crate::real::packages;
+use crate::stages::Stages;
+use crate::{engine, guests, previous, tools};
 
 #[derive(Args)]
 pub struct SoakArgs {
@@ -23,35 +26,86 @@ pub struct SoakArgs {
     /// Kills that the crash suite survives, each with a seed of its own
     #[arg(long, default_value_t = 1_000)]
     crashes: u32,
+    /// The commit whose binary runs beside this one
+    #[arg(long, default_value = "HEAD^")]
+    previous: String,
+    /// Only stages whose name contains this; may be repeated
+    #[arg(long)]
+    only: Vec<String>,
     /// First seed (default: from the clock); a failing run prints its own
     #[arg(long)]
     seed: Option<u64>,
 }
 
+/// Each part as a stage: one that fails does not stop the next.
 pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
-    println!("soak: every test without a real world, property tests with {} cases", args.cases);
-    tests(project, "not test(/(^|::)real_/)", &[("PROPTEST_CASES", args.cases.to_string())])?;
-    println!("soak: the jobs' simulation with {} seeds", args.simulations);
-    tests(project, "test(/simulation/)", &[("SUTLER_SIMULATION_SEEDS", args.simulations.to_string())])?;
-    println!("soak: the crash suite with {} seeds", args.crashes);
+    let mut stages = Stages::new(&args.only);
+    let all = &mut stages;
+    let cases = [("PROPTEST_CASES", args.cases.to_string())];
+    stage(all, "every test, many cases", || tests(project, "not test(/(^|::)real_/)", &cases));
+    all.figure(format!("{} cases a property", args.cases));
+    let seeds = [("SUTLER_SIMULATION_SEEDS", args.simulations.to_string())];
+    stage(all, "simulation of the jobs", || tests(project, "test(/simulation/)", &seeds));
     let crashes = [("SUTLER_CRASH_SEEDS", args.crashes.to_string())];
-    tests(project, "test(/(^|::)crash::/)", &crashes)?;
-    println!("soak: the same on PostgreSQL, which has to be installed");
-    tests(project, "test(real_postgres_killed_anywhere)", &crashes)?;
+    stage(all, "kills on SQLite", || tests(project, "test(/(^|::)crash::/)", &crashes));
+    stage(all, "kills on PostgreSQL", || {
+        packages::ensure()?;
+        tests(project, "test(real_postgres_killed) or test(real_postgres_a_host_an_hour_ahead)", &crashes)
+    });
+    stage(all, "faults", || faults(project, args));
+    stage(all, "the binary of before", || {
+        let previous = previous::build(project, &args.previous)?;
+        // Ignored on other days, for want of that binary.
+        let mut command = soak(project, "test(real_postgres_the_binary_of_before)")?;
+        told(command.args(["--run-ignored", "only"]).env("SUTLER_PREVIOUS_BIN", previous))
+    });
+    stages.close()
+}
+
+fn stage(stages: &mut Stages, name: &'static str, work: impl FnOnce() -> Result<Vec<String>>) {
+    for figure in stages.run(name, work).unwrap_or_default() {
+        stages.figure(figure);
+    }
+}
+
+fn faults(project: &Project, args: &SoakArgs) -> Result<Vec<String>> {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     let first = args.seed.unwrap_or(clock);
     for seed in (first..).take(args.seeds as usize) {
-        println!("soak: fault suite with SUTLER_FAULT_SEED={seed}");
+        println!("SUTLER_FAULT_SEED={seed}");
         tests(project, "test(/fault/)", &[("SUTLER_FAULT_SEED", seed.to_string())])?;
     }
-    Ok(())
+    Ok(vec![format!("{} rounds, seeds from {first} on", args.seeds)])
 }
 
-fn tests(project: &Project, filter: &str, env: &[(&str, String)]) -> Result<()> {
+/// What tests tell for the table begins so.
+const FIGURE: &str = "figure: ";
+
+/// Answers the figures that the tests told.
+fn tests(project: &Project, filter: &str, env: &[(&str, String)]) -> Result<Vec<String>> {
+    told(soak(project, filter)?.envs(env.iter().map(|(name, value)| (name, value))))
+}
+
+fn soak(project: &Project, filter: &str) -> Result<Command> {
     let mut command = nextest(project)?;
-    command.args(["--workspace", "--no-fail-fast", "--profile", "soak", "-E", filter]);
-    command.envs(env.iter().map(|(name, value)| (name, value)));
-    call(&mut command)
+    command.args(["--workspace", "--no-fail-fast", "--profile", "soak"]);
+    command.args(["--success-output", "immediate", "-E", filter]);
+    Ok(command)
+}
+
+fn told(command: &mut Command) -> Result<Vec<String>> {
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    let mut figures = Vec::new();
+    for line in child.stderr.take().into_iter().flat_map(|s| BufReader::new(s).lines()) {
+        let line = line?;
+        match line.trim().strip_prefix(FIGURE) {
+            Some(figure) => figures.push(figure.to_owned()),
+            None => eprintln!("{line}"),
+        }
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "the tests ended with {status}");
+    Ok(figures)
 }
 
 /// `cargo nextest run` on the workspace with the engine built in.

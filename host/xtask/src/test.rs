@@ -1,7 +1,5 @@
 //! `cargo xtask test`: every check and test as a stage.
 
-mod stages;
-
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -11,8 +9,8 @@ use crate::project::Project;
 use crate::real::background::Build;
 use crate::real::{World, packages};
 use crate::soak::nextest;
+use crate::stages::Stages;
 use crate::{build, demo, docs, engine, guests, tidy, tools};
-use stages::Stages;
 
 /// Tests that need the real world carry this in their names.
 const REAL: &str = "test(/(^|::)real_/)";

@@ -70,14 +70,6 @@ fn stop(code: &str) -> Ran {
 }
 
 #[test]
-fn pauses_double_up_to_the_longest() {
-    let policy = policy();
-    let millis = |attempt, jitter| backoff(&policy, attempt, jitter).as_millis();
-    assert_eq!([1, 2, 3, 7, 40].map(|n| millis(n, 1.0)), [1000, 2000, 4000, 60_000, 60_000]);
-    assert_eq!([1, 2, 3, 7, 40].map(|n| millis(n, 0.0)), [500, 1000, 2000, 30_000, 30_000]);
-}
-
-#[test]
 fn adopted_things_are_only_let_go() {
     let (policy, kept) = (policy(), Kept::start());
     // One that is held is let go by its holder, at once and without a call.
@@ -146,7 +138,7 @@ fn after_a_call_that_stopped() {
         let job = job(JobMode::Create, Status::Running, Phase::Forward, attempt, false);
         super::settle(&job, &kept, ran, &at(&policy, left)).unwrap()
     };
-    let again = settle(2, 99, &stop("throttled"));
+    let again = settle(2, 99, &stop("unavailable"));
     assert_eq!((names(&again), again.then), (vec!["step-failed"], Then::Parked));
     assert_eq!(again.due, Duration::from_millis(1500));
     let stored = again.kept.unwrap();
@@ -154,7 +146,7 @@ fn after_a_call_that_stopped() {
         (stored.state.as_str(), stored.written_by.as_str(), stored.applied.len()),
         ("{\"s\":1}", "2.0.0", 1)
     );
-    for (attempt, left, code) in [(3, 99, "throttled"), (2, 1, "throttled"), (1, 99, "plugin-fault")] {
+    for (attempt, left, code) in [(3, 99, "unavailable"), (2, 1, "unavailable"), (1, 99, "plugin-fault")] {
         let change = settle(attempt, left, &stop(code));
         let Some(Some(Ended::Failed { failure, applied, .. })) = change.answer else { panic!("{change:?}") };
         assert_eq!((failure.code.as_str(), failure.retryable, applied.len()), (code, true, 1));
@@ -173,7 +165,7 @@ fn after_a_call_that_stopped() {
 fn what_was_reached_is_in_the_hosts_own_failures() {
     let policy = policy();
     let job = job(JobMode::Create, Status::Running, Phase::Forward, 1, false);
-    let kept = settle(&job, &Kept::start(), &stop("throttled"), &at(&policy, 99)).unwrap().kept.unwrap();
+    let kept = settle(&job, &Kept::start(), &stop("unavailable"), &at(&policy, 99)).unwrap().kept.unwrap();
     let over = open(&job, &kept, &at(&policy, 0)).unwrap();
     let Some(Some(Ended::Failed { applied, .. })) = over.answer else { panic!() };
     assert_eq!(applied.len(), 1);

@@ -186,6 +186,10 @@ impl Ledger for Flaky {
         let work = |l: Arc<Memory>| -> BoxFuture<'static, _> { Box::pin(async move { l.job(id).await }) };
         self.send("job", work, |_, _| {})
     }
+    fn brief(&self, id: JobId) -> Answer<'_, Option<Job>> {
+        let work = |l: Arc<Memory>| -> BoxFuture<'static, _> { Box::pin(async move { l.brief(id).await }) };
+        self.send("brief", work, |_, _| {})
+    }
     fn jobs(&self, filter: Filter) -> Answer<'_, Vec<Job>> {
         self.inner.jobs(filter)
     }

@@ -198,8 +198,17 @@ async fn overlaps_join_or_are_refused() {
     assert!(matches!(&busy, Err(OperationError::Busy { id: i, .. }) if *i == id), "{busy:?}");
     let theirs = ops.begin(New { caller: "somebody-else".into(), ..new("r-2") }).await;
     assert!(matches!(&theirs, Err(OperationError::Busy { id: i, .. }) if *i == id), "{theirs:?}");
+    // Another caller of the same whole request, its id too, joins, and reads what it joined.
+    let stranger = ops.operation(Who::Caller("friend"), &id).await;
+    assert!(matches!(&stranger, Err(OperationError::NotFound(_))), "{stranger:?}");
+    let friend = New { caller: "friend".into(), ..new("r-1") };
+    assert_eq!(accepted(&ops.begin(friend).await.unwrap()), id);
+    assert_eq!(ops.operation(Who::Caller("friend"), &id).await.unwrap().job.id, id);
+    assert!(!ops.events(Who::Caller("friend"), &id, 0, 9).await.unwrap().is_empty());
     let other = accepted(&ops.begin(new_of(asked_of("r-4", "invoices", None), [4; 32])).await.unwrap());
     assert_ne!(other, id);
+    let hers = ops.operation(Who::Caller("friend"), &other).await;
+    assert!(matches!(&hers, Err(OperationError::NotFound(_))), "{hers:?}");
     assert_eq!(worker.calls().len(), 2);
 }
 

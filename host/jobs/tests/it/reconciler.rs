@@ -26,11 +26,11 @@ fn after(millis: u64, ran: Ran) -> BoxFuture<'static, Ran> {
 async fn retries_back_off_and_end_with_the_last_failure() {
     let (ledger, _) = ledger();
     let config = OperationsConfig { attempts: 5, longest_backoff_seconds: 4, ..config() };
-    let (ops, worker) = host_with(&ledger, Script::new("a", |_| stops("throttled", true)), &config);
+    let (ops, worker) = host_with(&ledger, Script::new("a", |_| stops("unavailable", true)), &config);
     ops.start();
     let id = accepted(&ops.begin(new("r-1")).await.unwrap());
     let Ended::Failed { failure, .. } = ended(&ops, &id).await else { panic!() };
-    assert_eq!((failure.code.as_str(), failure.retryable), ("throttled", true));
+    assert_eq!((failure.code.as_str(), failure.retryable), ("unavailable", true));
     let at: Vec<Duration> = worker.seen.lock().unwrap().iter().map(|s| s.at).collect();
     let pauses: Vec<Duration> = at.windows(2).map(|w| w[1] - w[0]).collect();
     for (pause, most) in pauses.iter().zip([1000, 2000, 4000, 4000]) {
@@ -71,10 +71,10 @@ async fn the_deadline_ends_waiting_and_retrying() {
     history(&ledger, &id).await;
     // A failure that would be tried again only after the deadline ends the job with its own code.
     let (other, _) =
-        host_with(&crate::common::ledger().0, Script::new("a", |_| stops("throttled", true)), &config);
+        host_with(&crate::common::ledger().0, Script::new("a", |_| stops("unavailable", true)), &config);
     other.start();
     let id = accepted(&other.begin(new("r-1")).await.unwrap());
-    assert_eq!(ended_code(&ended(&other, &id).await), "throttled");
+    assert_eq!(ended_code(&ended(&other, &id).await), "unavailable");
 }
 
 #[tokio::test(start_paused = true)]

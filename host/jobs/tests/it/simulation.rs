@@ -241,7 +241,7 @@ fn nothing_is_lost_and_nothing_is_done_twice() {
             Err(_) => panic!("SUTLER_SIMULATION_SEED={seed} panicked, see above"),
         }
     }
-    println!("{counts:?}");
+    println!("figure: {counts:?}");
     // The trouble that this is about did happen.
     for what in
         ["paused", "died", "unavailable", "unknown-done", "unknown-not-done", "late", "taken-over", "undone"]

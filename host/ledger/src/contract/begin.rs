@@ -19,6 +19,8 @@ pub async fn what_is_begun_is_there(rig: &dyn Rig) {
     assert!(job.request.contains(SECRET));
     let read = row(&*ledger, &job).await;
     assert!(read == job, "what is read back differs: {read:?} {job:?}");
+    let brief = ledger.brief(job.id.clone()).await.unwrap().unwrap();
+    assert!(brief == crate::Job { request: "".into(), ..job.clone() }, "{brief:?}");
     assert_eq!(history(&*ledger, &job).await, ["submitted", "claimed", "step-started"]);
 
     let parked =
@@ -26,6 +28,7 @@ pub async fn what_is_begun_is_there(rig: &dyn Rig) {
     assert_eq!((parked.token, parked.lease.clone()), (0, None));
     assert_eq!(parked.due, parked.created.plus(Duration::from_secs(5)));
     assert!(ledger.job(crate::JobId::operation()).await.unwrap().is_none());
+    assert!(ledger.brief(crate::JobId::operation()).await.unwrap().is_none());
 }
 
 pub async fn repeats_are_the_same_job(rig: &dyn Rig) {
@@ -60,13 +63,20 @@ pub async fn an_equal_body_joins(rig: &dyn Rig) {
     let job = two.create(&*ledger).await;
     let again = Sample { request_id: "r-2".into(), resources: vec!["b", "a"], ..two.clone() };
     assert!(ledger.begin(again.new_job()).await.unwrap() == Begun::Joined(job.clone()));
+    // Another caller joins under the same request id, and not under one of its own.
     let stranger = Sample { caller: "other", request_id: "r-9".into(), ..two.clone() };
-    assert!(ledger.begin(stranger.new_job()).await.unwrap() == Begun::Joined(job.clone()));
+    assert_eq!(ledger.begin(stranger.new_job()).await.unwrap(), Begun::Busy(job.id.clone()));
+    let friend = Sample { caller: "friend", ..two.clone() };
+    assert!(ledger.begin(friend.new_job()).await.unwrap() == Begun::Joined(job.clone()));
+    let other = Sample { caller: "friend", body: 2, ..two.clone() };
+    assert_eq!(ledger.begin(other.new_job()).await.unwrap(), Begun::Reused(job.id.clone()));
 
-    // The caller's second request id is remembered beyond the end; the stranger's is not.
+    // What joined is remembered beyond the end.
     ledger.commit(end(&job, Status::Completed)).await.unwrap();
     let done = row(&*ledger, &job).await;
-    assert!(ledger.begin(again.new_job()).await.unwrap() == Begun::Repeated(done));
+    for again in [&again, &friend] {
+        assert!(ledger.begin(again.new_job()).await.unwrap() == Begun::Repeated(done.clone()));
+    }
     assert!(ledger.asked("other", "apply", "r-9").await.unwrap().is_none());
     let changed = Sample { body: 7, ..again };
     assert_eq!(ledger.begin(changed.new_job()).await.unwrap(), Begun::Reused(job.id));

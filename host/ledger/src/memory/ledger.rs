@@ -103,6 +103,10 @@ impl Ledger for Memory {
     fn job(&self, id: JobId) -> Answer<'_, Option<Job>> {
         self.run("job", move |s, _| Ok(s.jobs.get(&id).map(|e| e.job.clone())))
     }
+    fn brief(&self, id: JobId) -> Answer<'_, Option<Job>> {
+        let brief = |job: &Job| Job { request: "".into(), ..job.clone() };
+        self.run("brief", move |s, _| Ok(s.jobs.get(&id).map(|e| brief(&e.job))))
+    }
     fn jobs(&self, filter: Filter) -> Answer<'_, Vec<Job>> {
         self.run("jobs", move |s, _| Ok(s.jobs(&filter)))
     }

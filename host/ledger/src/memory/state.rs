@@ -71,11 +71,9 @@ impl State {
             };
         }
         if let Some(id) = self.holders(&job).first().copied().cloned() {
-            let joined = self.jobs.get(&id).filter(|e| e.body == new.body && same_set(&e.job, &job));
+            let joined = self.jobs.get(&id).filter(|e| e.body == new.body && rules::joins(&e.job, &job));
             let Some(other) = joined.map(|e| e.job.clone()) else { return Begun::Busy(id) };
-            if other.caller == job.caller {
-                self.requests.insert(key, id);
-            }
+            self.requests.insert(key, id);
             return Begun::Joined(other);
         }
         self.requests.insert(key, job.id.clone());
@@ -228,9 +226,4 @@ impl State {
         }
         Ok(())
     }
-}
-
-fn same_set(a: &Job, b: &Job) -> bool {
-    let set = |j: &Job| j.resources.iter().cloned().collect::<HashSet<_>>();
-    set(a) == set(b)
 }

@@ -1,8 +1,6 @@
 //! Making a job: repeat, overlap, or a new row. One statement looks and writes; of two hosts that do so at the same
 //! instant the keys of requests and resources let one win, and the other looks again.
 
-use std::collections::HashSet;
-
 use super::broken::{Broken, unreadable};
 use super::connections::Connections;
 use super::put::{Given, Told, given, told, values};
@@ -115,13 +113,10 @@ async fn overlap(
         let found = if equal { Found::Repeated(found) } else { Found::Reused(found.job.id) };
         return Ok(Some(found));
     }
-    let set = |j: &Job| j.resources.iter().cloned().collect::<HashSet<_>>();
-    if !equal || set(&found.job) != set(job) {
+    if !equal || !rules::joins(&found.job, job) {
         return Ok(Some(Found::Busy(found.job.id)));
     }
-    if found.job.caller == job.caller
-        && !remember(connections, &job.caller, new.route, &job.request_id, n).await?
-    {
+    if !remember(connections, &job.caller, new.route, &job.request_id, n).await? {
         return Ok(None);
     }
     Ok(Some(Found::Joined(found)))

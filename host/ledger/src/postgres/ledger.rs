@@ -8,18 +8,17 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sutler_model::Digest;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::address::Address;
 use super::begin;
 use super::broken::Broken;
 use super::connections::Connections;
-use super::migrations::{self, Behind};
-use super::open::PostgresOptions;
+use super::open::{Hold, PostgresOptions};
 use super::row::{self, Closed};
-use super::{check, claim, commit, export, keep, listen, read};
-use crate::rules::Found;
+use super::{check, claim, commit, export, hold, keep, listen, migrations, read};
+use crate::rules::{Behind, Found};
 use crate::wake::Wake;
 use crate::{
     Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger, LedgerError, Millis, NewJob,
@@ -42,7 +41,8 @@ impl Postgres {
     /// Opens the ledger and brings its schema to this binary's version, unless told not to.
     ///
     /// # Errors
-    /// `LedgerError::Open` where the URL or a file is wrong, or the schema does not fit this binary;
+    /// `LedgerError::Open` where the URL or a file is wrong, the schema does not fit this binary, or others have it in
+    /// use as `hold` does not suffer;
     /// `LedgerError::Unavailable` where the server cannot be reached; `LedgerError::Unreadable` where the key that the
     /// ledger was sealed with is missing.
     pub async fn open(url: &str, keys: Keys, options: PostgresOptions) -> Result<Self, LedgerError> {
@@ -54,6 +54,11 @@ impl Postgres {
         let wake = Arc::new(Wake::default());
         let (behind, more) = watch::channel(Duration::ZERO);
         let mut beside = JoinSet::new();
+        if options.hold != Hold::Nothing {
+            let (told, first) = oneshot::channel();
+            beside.spawn(hold::hold(address.clone(), options.hold, told));
+            first.await.unwrap_or_else(|_| Err(LedgerError::Unavailable("it was not held".into())))?;
+        }
         beside.spawn(listen::listen(address, wake.clone()));
         beside.spawn(go_on(connections.clone(), wake.clone(), more));
         Ok(Self { connections, keys, wake, last: Mutex::default(), behind, _beside: beside })
@@ -170,6 +175,13 @@ impl Ledger for Postgres {
         Box::pin(async move {
             let found = row::by_id(&self.connections, &id).await.map_err(Broken::told)?;
             found.map(|c| c.open(&self.keys)).transpose()
+        })
+    }
+
+    fn brief(&self, id: JobId) -> Answer<'_, Option<Job>> {
+        Box::pin(async move {
+            let found = row::by_id(&self.connections, &id).await.map_err(Broken::told)?;
+            found.map(|c| c.brief(&self.keys)).transpose()
         })
     }
 

@@ -5,6 +5,7 @@ use tokio_postgres::Client;
 use super::address::{Address, CONNECT};
 use super::broken::words;
 use crate::LedgerError;
+use crate::rules::{self, Behind};
 
 mod embedded {
     refinery::embed_migrations!("migrations/postgres");
@@ -12,13 +13,6 @@ mod embedded {
 
 /// Of several hosts that start at once one migrates, the others wait: "sutler" and a number, as bytes.
 const LOCK: i64 = 0x7375_746c_6572_0000;
-
-/// Whether a schema that is behind is brought forward or refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Behind {
-    Migrate,
-    Refuse,
-}
 
 /// A session of its own: a migration may take longer than any statement of a host.
 pub(super) async fn look(address: &Address, behind: Behind) -> Result<(), LedgerError> {
@@ -56,10 +50,7 @@ async fn bring(client: &mut Client, at: &str, behind: Behind) -> Result<(), Ledg
     }
     if found < i64::from(known) {
         if behind == Behind::Refuse {
-            return Err(LedgerError::Open(format!(
-                "the ledger {at} has schema {found} and this version of sutler needs {known}; run \
-                 `sutler ledger migrate`"
-            )));
+            return Err(rules::older(at, found, i64::from(known)));
         }
         runner = runner.set_abort_divergent(true).set_abort_missing(true);
         let failed =

@@ -7,6 +7,7 @@ mod claim;
 mod commit;
 mod connections;
 mod export;
+mod hold;
 mod keep;
 mod ledger;
 mod listen;
@@ -17,4 +18,4 @@ mod read;
 mod row;
 
 pub use ledger::Postgres;
-pub use open::PostgresOptions;
+pub use open::{Hold, PostgresOptions};

@@ -12,8 +12,22 @@ pub struct PostgresOptions {
     pub ca_file: Option<PathBuf>,
     /// Leaves the schema as it is, and refuses one that is older than this binary.
     pub unmigrated: bool,
-    /// At most so many connections, besides the one that listens; `None` for ten.
+    /// Who else may use the ledger meanwhile.
+    pub hold: Hold,
+    /// At most so many connections, besides one that listens and one that holds; `None` for ten.
     pub connections: Option<usize>,
+}
+
+/// Hosts share a ledger; whoever changes it as a whole has it alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// Whoever wants.
+    #[default]
+    Nothing,
+    /// Everybody but who wants it alone.
+    Serving,
+    /// Nobody.
+    Alone,
 }
 
 impl PostgresOptions {

@@ -28,9 +28,14 @@ pub(super) struct Closed {
 }
 
 impl Closed {
-    pub(super) fn open(self, keys: &Keys) -> Result<Job, LedgerError> {
+    pub(super) fn open(mut self, keys: &Keys) -> Result<Job, LedgerError> {
+        self.job.request = keys.open_text("request", &self.job.id, &self.request)?;
+        self.brief(keys)
+    }
+
+    /// Without the request.
+    pub(super) fn brief(self, keys: &Keys) -> Result<Job, LedgerError> {
         let mut job = self.job;
-        job.request = keys.open_text("request", &job.id, &self.request)?;
         job.state = keys.open_text("state", &job.id, &self.state)?;
         job.answer = self.answer.map(|a| keys.open_text("answer", &job.id, &a)).transpose()?;
         Ok(job)

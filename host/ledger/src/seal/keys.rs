@@ -163,7 +163,11 @@ impl Keys {
         Ok(out)
     }
 
-    pub(crate) fn open_text(&self, column: &str, job: &JobId, blob: &[u8]) -> Result<Arc<str>, LedgerError> {
+    /// A sealed text of a job's column.
+    ///
+    /// # Errors
+    /// `LedgerError::Unreadable` where it was changed, moved, or sealed with a key that is not there.
+    pub fn open_text(&self, column: &str, job: &JobId, blob: &[u8]) -> Result<Arc<str>, LedgerError> {
         let damaged = |why: &str| {
             LedgerError::Unreadable(format!(
                 "{column} of {job} cannot be read: {why}; restore a backup of the ledger and its key file"

@@ -1,7 +1,5 @@
 //! Making a job: repeat, overlap, or a new row.
 
-use std::collections::HashSet;
-
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::broken::{Broken, unreadable};
@@ -35,13 +33,10 @@ pub(super) fn begin(
     }
     if let Some(n) = holder(conn, &job, None)? {
         let found = there(conn, n)?;
-        let set = |j: &Job| j.resources.iter().cloned().collect::<HashSet<_>>();
-        if found.stored.body != new.body || set(&found.stored.job) != set(&job) {
+        if found.stored.body != new.body || !rules::joins(&found.stored.job, &job) {
             return Ok(Found::Busy(found.stored.job.id));
         }
-        if found.stored.job.caller == job.caller {
-            remember(conn, &job.caller, new.route, &job.request_id, n, true)?;
-        }
+        remember(conn, &job.caller, new.route, &job.request_id, n, true)?;
         return Ok(Found::Joined(found));
     }
     let events = rules::events(0, &new.events, now);

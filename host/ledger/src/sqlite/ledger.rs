@@ -62,6 +62,9 @@ impl Sqlite {
         };
         let clock = options.clock.clone().unwrap_or_else(|| Clock::steady(newest));
         let time = Arc::new(Time::new(clock, newest));
+        if options.serving {
+            open::end_leases(&conn, time.now())?;
+        }
         let wake = Arc::new(Wake::default());
         #[cfg(feature = "testing")]
         let trouble = Arc::new(super::trouble::Trouble::default());
@@ -233,14 +236,21 @@ impl Ledger for Sqlite {
 
     fn job(&self, id: JobId) -> Answer<'_, Option<Job>> {
         Box::pin(async move {
-            let found = self.readers.run(move |conn| row::closed_by_id(conn, &id)).await?;
+            let found = self.readers.one(move |conn| row::closed_by_id(conn, &id)).await?;
             found.map(|c| c.open(&self.keys)).transpose()
+        })
+    }
+
+    fn brief(&self, id: JobId) -> Answer<'_, Option<Job>> {
+        Box::pin(async move {
+            let found = self.readers.one(move |conn| row::closed_by_id(conn, &id)).await?;
+            found.map(|c| c.brief(&self.keys)).transpose()
         })
     }
 
     fn jobs(&self, filter: Filter) -> Answer<'_, Vec<Job>> {
         Box::pin(async move {
-            let found = self.readers.run(move |conn| read::jobs(conn, &filter)).await?;
+            let found = self.readers.one(move |conn| read::jobs(conn, &filter)).await?;
             self.open_all(found)
         })
     }
@@ -252,7 +262,7 @@ impl Ledger for Sqlite {
     fn keep_plugin(&self, digest: Digest, bytes: Bytes) -> Answer<'_, ()> {
         Box::pin(async move {
             let now = self.time.now();
-            if self.readers.run(move |conn| keep::is_fresh(conn, digest, now)).await? {
+            if self.readers.one(move |conn| keep::is_fresh(conn, digest, now)).await? {
                 return Ok(());
             }
             self.writer.run(move |conn, desk| keep::keep_plugin(conn, desk, digest, &bytes)).await
@@ -260,7 +270,7 @@ impl Ledger for Sqlite {
     }
 
     fn plugin(&self, digest: Digest) -> Answer<'_, Option<Bytes>> {
-        Box::pin(self.readers.run(move |conn| read::plugin(conn, digest)))
+        Box::pin(self.readers.one(move |conn| read::plugin(conn, digest)))
     }
 
     fn woken(&self, at_most: Duration) -> BoxFuture<'_, ()> {

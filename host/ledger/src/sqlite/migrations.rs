@@ -3,13 +3,14 @@
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::LedgerError;
+use crate::rules::{self, Behind};
 
 mod embedded {
     refinery::embed_migrations!("migrations/sqlite");
 }
 
-/// Brings the schema to this binary's version.
-pub(super) fn migrate(conn: &mut Connection, at: &str) -> Result<(), LedgerError> {
+/// Brings the schema to this binary's version, or says how to.
+pub(super) fn bring(conn: &mut Connection, at: &str, behind: Behind) -> Result<(), LedgerError> {
     let (runner, known) = (embedded::migrations::runner(), known());
     let found = version(conn).map_err(|e| super::broken::told(&e))?;
     if found > known {
@@ -20,6 +21,9 @@ pub(super) fn migrate(conn: &mut Connection, at: &str) -> Result<(), LedgerError
     }
     let failed = |e| LedgerError::Open(format!("the ledger {at} cannot be brought to schema {known}: {e}"));
     if found < known {
+        if behind == Behind::Refuse {
+            return Err(rules::older(at, found, known));
+        }
         runner.run(conn).map_err(failed)?;
     }
     Ok(())

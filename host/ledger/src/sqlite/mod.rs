@@ -12,7 +12,7 @@ mod open;
 mod read;
 mod readers;
 mod row;
-#[cfg(feature = "testing")]
+#[cfg(any(feature = "testing", feature = "failpoints"))]
 mod trouble;
 mod writer;
 

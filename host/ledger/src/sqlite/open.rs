@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::broken::{DAMAGED, told};
 use super::migrations;
+use crate::rules::Behind;
 use crate::{Clock, LedgerError, Millis};
 
 /// "sutl": tells a ledger from another program's database.
@@ -26,6 +27,8 @@ const SHORTEST: u64 = 512;
 pub struct SqliteOptions {
     /// This is the serving host: no other may serve the same file at the same time.
     pub serving: bool,
+    /// Leaves the schema as it is, and refuses one that is older than this binary. A file that is not there is made.
+    pub unmigrated: bool,
     /// Opens a damaged file too, to export what is readable.
     pub damaged: bool,
     /// `None`: the wall clock at opening, and the monotonic clock from then on.
@@ -97,7 +100,8 @@ fn whole(path: &Path, options: &SqliteOptions) -> Result<Connection, LedgerError
             "{path} is a SQLite database but not a ledger of sutler; name another file"
         )));
     }
-    migrations::migrate(&mut conn, &path.display().to_string())?;
+    let behind = if options.unmigrated { Behind::Refuse } else { Behind::Migrate };
+    migrations::bring(&mut conn, &path.display().to_string(), behind)?;
     if !options.damaged {
         sound(&conn, path)?;
     }
@@ -142,7 +146,7 @@ fn fill(path: &Path) -> Result<(), LedgerError> {
     file.map_err(|e| failed(path, "cannot be made", e))?;
     let mut conn = writer(path, BUSY)?;
     conn.pragma_update(None, "application_id", APPLICATION_ID).map_err(|e| told(&e))?;
-    migrations::migrate(&mut conn, &path.display().to_string())?;
+    migrations::bring(&mut conn, &path.display().to_string(), Behind::Migrate)?;
     conn.close().map_err(|(_, e)| failed(path, "cannot be closed", e))
 }
 
@@ -189,6 +193,21 @@ fn tolerate(conn: &Connection) -> Result<(), LedgerError> {
 fn statements(conn: &Connection) -> Result<(), rusqlite::Error> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
+}
+
+/// The leases of hosts that served this file before end now: they are dead, or they would hold its lock. What they may
+/// still have on its way is waited for as after every lease.
+pub(super) fn end_leases(conn: &Connection, now: Millis) -> Result<(), LedgerError> {
+    let sql = "UPDATE provisioning_jobs SET lease_until = ?1, wake = ?1 WHERE queue = 1 AND wake > ?1";
+    let ended = conn.execute(sql, [now.0]).map_err(|e| told(&e))?;
+    if ended > 0 {
+        tracing::info!(
+            event = "leases-ended",
+            count = ended,
+            "the host before this one did not give them back"
+        );
+    }
     Ok(())
 }
 

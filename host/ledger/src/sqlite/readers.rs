@@ -29,13 +29,21 @@ impl Readers {
         &self,
         f: impl FnOnce(&Connection) -> Result<T, Broken> + Send + 'static,
     ) -> Result<T, LedgerError> {
+        self.one(|conn| snapshot(conn, f)).await
+    }
+
+    /// Runs `f`, which is one statement: that is a snapshot by itself.
+    pub(super) async fn one<T: Send + 'static>(
+        &self,
+        f: impl FnOnce(&Connection) -> Result<T, Broken> + Send + 'static,
+    ) -> Result<T, LedgerError> {
         let stopped = || LedgerError::Unavailable("the host is stopping".into());
         let _place = self.places.acquire().await.map_err(|_| stopped())?;
         let (idle, path) = (self.idle.clone(), self.path.clone());
         let read = move || {
             let taken = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let conn = taken.map_or_else(|| open::reader(&path), Ok)?;
-            let got = snapshot(&conn, f);
+            let got = f(&conn);
             // A connection that failed is opened anew by the next.
             if !matches!(got, Err(Broken::Sqlite(_))) {
                 idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);

@@ -31,9 +31,15 @@ pub(super) struct Closed {
 }
 
 impl Closed {
-    pub(super) fn open(self, keys: &Keys) -> Result<Job, LedgerError> {
-        let mut job = self.stored.job;
+    pub(super) fn open(mut self, keys: &Keys) -> Result<Job, LedgerError> {
+        let job = &mut self.stored.job;
         job.request = keys.open_text("request", &job.id, &self.request)?;
+        self.brief(keys)
+    }
+
+    /// Without the request.
+    pub(super) fn brief(self, keys: &Keys) -> Result<Job, LedgerError> {
+        let mut job = self.stored.job;
         job.state = keys.open_text("state", &job.id, &self.state)?;
         job.answer = self.answer.map(|a| keys.open_text("answer", &job.id, &a)).transpose()?;
         Ok(job)

@@ -10,6 +10,21 @@ pub(super) struct Trouble {
     read_only: AtomicBool,
 }
 
+/// What the file says now that `SUTLER_LEDGER_TROUBLE` names: `full`, `read-only`, or nothing. For tests of the built
+/// binary.
+#[cfg(feature = "failpoints")]
+pub(super) fn said(conn: &Connection) -> Result<(), rusqlite::Error> {
+    use std::sync::LazyLock;
+
+    static FILE: LazyLock<Option<std::ffi::OsString>> =
+        LazyLock::new(|| std::env::var_os("SUTLER_LEDGER_TROUBLE"));
+    let Some(file) = FILE.as_ref() else { return Ok(()) };
+    let said = std::fs::read_to_string(file).unwrap_or_default();
+    let trouble = Trouble::default();
+    trouble.set(said.trim() == "full", said.trim() == "read-only");
+    trouble.apply(conn)
+}
+
 impl Trouble {
     pub(super) fn set(&self, full: bool, read_only: bool) {
         self.full.store(full, Ordering::SeqCst);

@@ -192,6 +192,8 @@ impl Bench {
             Some(conn) => conn,
             None => (self.opener)().map_err(|e| nothing(unavailable(e)))?,
         };
+        #[cfg(feature = "failpoints")]
+        super::trouble::said(&conn).map_err(|e| nothing(broken::told(&e)))?;
         let mut ran = within(&conn, batch, &mut self.desk, false);
         if let Ok(false) = ran {
             // Rare, and dearer: each piece in a savepoint of its own.

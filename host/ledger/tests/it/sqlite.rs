@@ -14,6 +14,7 @@ use sutler_ledger::{
 use tempfile::TempDir;
 
 use crate::damage::refused;
+use crate::scale::claim;
 
 pub(crate) struct InFile {
     pub(crate) clock: ManualClock,
@@ -228,6 +229,44 @@ async fn one_host_serves_a_file_and_commands_work_beside_it() {
     assert_eq!(host.job(job.id).await.unwrap().unwrap().revision, 2);
     drop(host);
     Sqlite::open(&path, keys, serving()).unwrap();
+}
+
+#[tokio::test]
+async fn the_next_host_of_a_file_ends_the_leases_of_the_one_before() {
+    let rig = rig().await;
+    let long = Sample { lease: Some(("host-1", 3600)), ..Sample::default() };
+    let job = long.create(&*rig.ledger).await;
+    let rig = rig.again();
+    let read = rig.ledger.job(job.id.clone()).await.unwrap().unwrap();
+    assert!(read == job, "who opens it beside a host leaves leases alone");
+    let InFile { clock, folder, ledger } = rig;
+    drop(Arc::into_inner(ledger).unwrap());
+    clock.advance(Duration::from_secs(5));
+    let path = folder.path().join("ledger.db");
+    let keys = Keys::open(&folder.path().join("ledger.key")).unwrap();
+    let options = SqliteOptions { serving: true, clock: Some(clock.clock()), ..SqliteOptions::default() };
+    let host = Sqlite::open(&path, keys, options).unwrap();
+    let read = host.job(job.id.clone()).await.unwrap().unwrap();
+    assert_eq!(read.lease.map(|l| l.until), Some(clock.now()));
+    // What the dead host sent may still be on its way.
+    assert!(host.claim(claim(1)).await.unwrap().is_empty());
+    clock.advance(claim(1).takeover_after);
+    assert_eq!(host.claim(claim(1)).await.unwrap().len(), 1);
+    assert_eq!(host.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_older_schema_is_brought_forward_only_by_who_may() {
+    let rig = rig().await;
+    let (folder, _) = rig.by_hand("DELETE FROM refinery_schema_history");
+    let path = folder.path().join("ledger.db");
+    let keys = Keys::open(&folder.path().join("ledger.key")).unwrap();
+    let options = SqliteOptions { unmigrated: true, ..SqliteOptions::default() };
+    let why = Sqlite::open(&path, keys.clone(), options.clone()).err().unwrap().to_string();
+    assert!(why.contains("schema 0") && why.contains("sutler ledger migrate"), "{why}");
+    // A new one is made.
+    std::fs::remove_file(&path).unwrap();
+    held().create(&Sqlite::open(&path, keys, options).unwrap()).await;
 }
 
 #[tokio::test]

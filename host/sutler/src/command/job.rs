@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use sutler_jobs::{Operation, OperationError, Operations, Who};
-use sutler_ledger::{Filter, JobId, Ledger, SqliteOptions, Status};
+use sutler_ledger::{Filter, JobId, Ledger, Status};
 use sutler_model::Pair;
 
 use self::generation::Generation;
 use super::{ConfigFile, say};
 use crate::config::Config;
+use crate::ledger::Purpose;
 use crate::telemetry;
 
 /// How often a watched job is looked at.
@@ -141,20 +142,19 @@ impl JobCommand {
 type Front = (Operations, std::sync::Arc<dyn Ledger>);
 
 /// The operations as a host has them, without anything that runs.
-async fn front(config: &Config, options: SqliteOptions, generation: Generation) -> anyhow::Result<Front> {
-    let ledger = config.ledger.open(options).await?.ledger;
+async fn front(config: &Config, purpose: Purpose, generation: Generation) -> anyhow::Result<Front> {
+    let ledger = config.ledger.open(purpose).await?.ledger;
     let worker = std::sync::Arc::new(generation);
     Ok((Operations::new(ledger.clone(), worker, &config.operations, "command line")?, ledger))
 }
 
 /// The whole file is not looked through before a look at a few rows.
 async fn looking(config: &Config) -> anyhow::Result<Front> {
-    let options = SqliteOptions { damaged: true, ..SqliteOptions::default() };
-    front(config, options, Generation::default()).await
+    front(config, Purpose::Look, Generation::default()).await
 }
 
 async fn changing(config: &Config, generation: Generation) -> anyhow::Result<Front> {
-    front(config, SqliteOptions::default(), generation).await
+    front(config, Purpose::Change, generation).await
 }
 
 impl List {

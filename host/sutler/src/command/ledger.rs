@@ -7,19 +7,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use futures::StreamExt as _;
-use sutler_ledger::{Keys, Ledger, LedgerError, Postgres, Record, Sqlite, SqliteOptions};
+use sutler_ledger::{Keys, Ledger, LedgerError, Postgres, Record, Sqlite};
 
 use super::progress::Meter;
 use super::{ConfigFile, say};
 use crate::config::Config;
+use crate::ledger::Purpose;
 use crate::telemetry;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum LedgerCommand {
     /// Bring the ledger's schema to this version of sutler, or make the ledger
     #[command(
-        after_help = "`sutler serve` does the same when it starts. Run it by hand to see that an upgrade works \
-before hosts are started. Stop the host and make a backup first: an older sutler does not open a newer ledger."
+        after_help = "`sutler serve` does the same when it starts. Every other command refuses an older ledger. \
+Run it by hand to see that an upgrade works before hosts are started. Stop the host and make a backup first: an older sutler does not open a newer ledger."
     )]
     Migrate(ConfigFile),
     /// Read everything and say what is wrong; exits with 1 where something is
@@ -75,11 +76,6 @@ impl LedgerCommand {
     }
 }
 
-/// Beside a serving host; a damaged file too.
-fn readable() -> SqliteOptions {
-    SqliteOptions { damaged: true, ..SqliteOptions::default() }
-}
-
 async fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
     if let Some(url) = &config.ledger.url {
         Postgres::migrate(url.expose(), config.ledger.ca_file.as_deref()).await?;
@@ -94,7 +90,7 @@ async fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // Nobody serves it meanwhile.
-    config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() }).await?;
+    config.ledger.open(Purpose::Migrate).await?;
     say(match found {
         0 => format!("{at}: a new ledger with schema {known}; its keys are in {}", key_file(config)),
         _ => format!("{at}: schema {found} before, {known} now"),
@@ -104,7 +100,7 @@ async fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
 
 async fn check(config: &Config) -> anyhow::Result<ExitCode> {
     let at = config.ledger.place();
-    let ledger = config.ledger.open(readable()).await?.ledger;
+    let ledger = config.ledger.open(Purpose::Look).await?.ledger;
     let problems = ledger.check().await?;
     if problems.is_empty() {
         let jobs = ledger.depth().await?.jobs;
@@ -188,7 +184,7 @@ async fn rotate(config: &Config, finish: bool) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // A ledger that does not open with the keys of now would not be readable with one more.
-    let ledger = config.ledger.open(SqliteOptions::default()).await?.ledger;
+    let ledger = config.ledger.open(Purpose::Change).await?.ledger;
     if !finish {
         let id = Keys::rotate(&path)?;
         say(format!("{at}: the new key {id} is the active one"));

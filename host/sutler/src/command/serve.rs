@@ -7,11 +7,11 @@ use std::time::Duration;
 use sutler_access::Access;
 use sutler_api::{Api, Register, RegisterConfig, Server, ServerOptions, admin_router, router};
 use sutler_dispatch::Provisioner;
-use sutler_ledger::SqliteOptions;
 use tokio_util::sync::CancellationToken;
 
 use super::ConfigFile;
 use crate::config::Config;
+use crate::ledger::Purpose;
 use crate::{host, telemetry};
 
 #[derive(Debug, clap::Args)]
@@ -62,7 +62,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
             "no caller token is configured: listening on loopback only; make one with: sutler token new"
         );
     }
-    let ledger = config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() }).await?;
+    let ledger = config.ledger.open(Purpose::Serve).await?;
     let host = host::build(&config, config.catalog.clone(), ledger).await?;
     let snapshot = host.dispatcher.catalog().reload().await.map_err(anyhow::Error::msg)?;
     tracing::info!(event = "plugins", files = snapshot.files.len(), pairs = snapshot.pairs().len());

@@ -214,7 +214,7 @@ pub(crate) async fn at_every_point(on: On, of_ledger: &[&'static str]) {
     let lived = worlds(on, all, |(name, n)| (json!({}), vec![Kill::At(name, *n)])).await;
     let alive: Vec<_> = lived.iter().filter(|(_, l)| l.fired != [true]).map(|(which, _)| which).collect();
     assert!(alive.is_empty(), "nobody died at {alive:?}; is the binary one with failpoints?");
-    eprintln!("{} operations survived a death each", lived.len());
+    eprintln!("figure: {} operations survived a death each", lived.len());
 }
 
 /// Hosts die as each seed says.
@@ -223,7 +223,7 @@ pub(crate) async fn anywhere(on: On) {
     eprintln!("seeds {:?} to {:?}; replay one by SUTLER_CRASH_SEED", seeds.first(), seeds.last());
     let lived = worlds(on, seeds, |seed| chance(*seed)).await;
     let deaths: usize = lived.iter().map(|(_, l)| l.fired.iter().filter(|f| **f).count()).sum();
-    eprintln!("{} operations survived {deaths} deaths", lived.len());
+    eprintln!("figure: {} operations survived {deaths} deaths", lived.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

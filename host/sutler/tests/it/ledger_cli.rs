@@ -35,8 +35,8 @@ fn second(world: &World) -> TempDir {
     folder
 }
 
-struct Said {
-    code: i32,
+pub(crate) struct Said {
+    pub(crate) code: i32,
     out: String,
     err: String,
 }
@@ -48,18 +48,18 @@ impl Said {
     }
     /// What it said, where it went well.
     #[track_caller]
-    fn ok(self) -> String {
+    pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, 0, "{}{}", self.out, self.err);
         self.out
     }
     /// What it said, where it did not.
     #[track_caller]
-    fn refused(self) -> String {
+    pub(crate) fn refused(self) -> String {
         assert_eq!(self.code, 1, "{}{}", self.out, self.err);
         format!("{}{}", self.out, self.err)
     }
     #[track_caller]
-    fn has(self, words: &[&str]) {
+    pub(crate) fn has(self, words: &[&str]) {
         let all = format!("{}{}", self.out, self.err);
         for w in words {
             assert!(all.contains(w), "{w:?} is missing in:\n{all}");
@@ -74,7 +74,7 @@ fn command(folder: &Path, args: &[&str]) -> Command {
     c
 }
 
-fn sutler(folder: &Path, args: &[&str]) -> Said {
+pub(crate) fn sutler(folder: &Path, args: &[&str]) -> Said {
     Said::of(&command(folder, args).output().unwrap())
 }
 

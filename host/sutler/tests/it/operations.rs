@@ -237,6 +237,24 @@ async fn a_host_that_stops_hands_its_work_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_next_host_of_a_file_does_not_wait_for_the_leases_of_a_dead_one() {
+    let long = QUICK.replace("lease-seconds = 2", "lease-seconds = 600");
+    let (site, mut host, api) = world(&long).await;
+    site.cluster.fail_nth_matching(3, CREATION, Fault::HoldAnswer);
+    let body = seven::request(json!({})).body();
+    assert_eq!(api.post("/apply", &body).await.status, 202);
+    site.cluster.until_held(1).await;
+    host.kill().await;
+    let host = site.host().await;
+    let started = Instant::now();
+    let answered = seven::follow(&host.url, &body).await.unwrap();
+    assert_eq!(outcome(&answered), (200, "succeeded"), "{}", answered.text);
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(60), "{took:?}, with a lease of 600 s");
+    seven::once(&site.cluster, &["main"]).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_stays_on_the_plugin_that_it_began_with() {
     let (site, mut host, api) = world(QUICK).await;
     gate(&site.cluster, "closed");
@@ -288,4 +306,36 @@ async fn the_operations_of_others_are_not_there() {
     assert_eq!(one.get(&format!("/operations/{id}")).await.status, 200);
     assert_eq!(two.get("/operations").await.json["operations"], json!([]));
     assert_eq!(one.get("/operations").await.json["operations"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_caller_joins_by_the_same_whole_request() {
+    let caller = |name: &str, tenant: &str| {
+        format!(
+            "[[access.callers]]\nname = {name:?}\ntoken-hash = [{:?}]\ntenants = [{tenant:?}]\n",
+            hash(name)
+        )
+    };
+    let callers = [caller("one", "acme"), caller("two", "acme"), caller("three", "globex")].concat();
+    let (site, _host, api) = world(&format!("{QUICK}\n{callers}")).await;
+    gate(&site.cluster, "closed");
+    let [one, two, three] = ["one", "two", "three"].map(|name| api.clone().with_token(name));
+    let body = seven::request(deed("second", "wait-at-gate")).id("r-shared").body();
+    let id = waiting(&one, &body).await;
+    let path = format!("/operations/{id}");
+    // An id of its own: nobody learns by trying whether a body is equal.
+    let refused = two.post("/apply", &renewed(&body)).await;
+    assert_eq!(error(&refused), (409, "operation-running"), "{}", refused.text);
+    assert_eq!(two.get(&path).await.status, 404);
+    let other = seven::request(deed("third", "wait-at-gate")).id("r-shared").body();
+    assert_eq!(error(&two.post("/apply", &other).await), (409, "operation-running"));
+    assert_eq!(three.post("/apply", &body).await.status, 403, "it may not act for the tenant");
+    let joined = two.post("/apply", &body).await;
+    assert_eq!((joined.status, joined.json["operationId"].as_str()), (202, Some(id.as_str())));
+    assert_eq!(two.get(&path).await.status, 200);
+    assert_eq!(three.get(&path).await.status, 404);
+    gate(&site.cluster, "open");
+    let done = until(&two, &id, |now| now["outcome"] == "succeeded").await;
+    assert_eq!(one.get(&path).await.json, done);
+    seven::once(&site.cluster, &["main"]).unwrap();
 }

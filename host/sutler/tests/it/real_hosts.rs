@@ -8,7 +8,7 @@ use serde_json::json;
 use sutler_ledger::{Happened, POSTGRES_FAILPOINTS};
 use sutler_testkit::SutlerProcess;
 use sutler_testkit::cluster::Fault;
-use sutler_testkit::http::{Answered, Caller, renewed};
+use sutler_testkit::http::{Answered, Caller, SampleRequest, renewed};
 use sutler_testkit::postgres::{Cut, Proxy, Server};
 
 use crate::crash::{self, On};
@@ -201,6 +201,56 @@ async fn real_postgres_away_at_the_start_of_a_host() {
     assert_eq!(answer.json["outcome"], "succeeded", "{}", answer.text);
     assert!(host.stop().await.success());
     ended_well(&site, &url).await.unwrap();
+}
+
+/// A rolling upgrade: hosts of both versions share the ledger, each takes over from the other, and what one answered
+/// the other answers again.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it needs SUTLER_PREVIOUS_BIN; cargo xtask soak builds it"]
+async fn real_postgres_the_binary_of_before_beside_this_one() {
+    let before = std::env::var_os("SUTLER_PREVIOUS_BIN").map(std::path::PathBuf::from).unwrap();
+    let (site, url) = site(Server::shared()).await;
+    let started = SutlerProcess::try_start_of(&before, &site.config, &[]).await;
+    let mut old = started.unwrap_or_else(|e| panic!("{}: {e}", before.display()));
+    old.wait_ready().await;
+    let body = |resource: &str, settings| {
+        SampleRequest::new("tool/seven").change(resource, "create", settings).body()
+    };
+    // Begun by the old one on its own schema; the new one brings that forward.
+    gate(&site.cluster, "closed");
+    let parked = body("parked", deed("fourth", "wait-at-gate"));
+    let id = seven::waiting(&Caller::new(&old.url), &parked).await;
+    let mut new = site.host().await;
+    for (host, other, resource) in [(&old, &new, "old"), (&new, &old, "new")] {
+        let body = body(resource, json!({}));
+        let answer = seven::follow(&host.url, &body).await.unwrap();
+        assert_eq!(answer.json["outcome"], "succeeded", "{}", answer.text);
+        let again = seven::follow(&other.url, &body).await.unwrap();
+        assert_eq!((again.status, &again.json), (200, &answer.json), "a repeat at the other one");
+        assert_eq!(Caller::new(&other.url).get(&format!("/operations/{id}")).await.status, 200);
+    }
+    // Each dies in the middle of a change, and the other one ends its work.
+    let taken = body("taken-from-new", json!({}));
+    site.cluster.fail_nth_matching(3, CREATION, Fault::HoldAnswer);
+    assert_eq!(Caller::new(&new.url).post("/apply", &taken).await.status, 202);
+    site.cluster.until_held(1).await;
+    new.kill().await;
+    assert_eq!(seven::follow(&old.url, &taken).await.unwrap().json["outcome"], "succeeded");
+    new = site.host().await;
+    let taken = body("taken-from-old", json!({}));
+    site.cluster.fail_nth_matching(3, CREATION, Fault::HoldAnswer);
+    assert_eq!(Caller::new(&old.url).post("/apply", &taken).await.status, 202);
+    site.cluster.until_held(2).await;
+    old.kill().await;
+    assert_eq!(seven::follow(&new.url, &taken).await.unwrap().json["outcome"], "succeeded");
+    gate(&site.cluster, "open");
+    let answer = seven::follow(&new.url, &parked).await.unwrap();
+    assert_eq!(answer.json["outcome"], "succeeded", "{}", answer.text);
+    assert!(new.stop().await.success());
+    seven::once(&site.cluster, &["parked", "old", "new", "taken-from-new", "taken-from-old"]).unwrap();
+    let jobs = seven::histories(&seven::shared_ledger(site.folder.path(), &url).await).await.unwrap();
+    eprintln!("figure: {} operations of two versions' hosts ended once each", jobs.len());
+    assert_eq!(jobs.len(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -157,6 +157,11 @@ impl Server {
         }
     }
 
+    /// A program that comes with the server.
+    pub fn program(name: &str) -> PathBuf {
+        programs().join(name)
+    }
+
     pub const fn port(&self) -> u16 {
         self.port
     }

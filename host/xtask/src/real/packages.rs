@@ -19,6 +19,7 @@ const FOR_TESTS: &[&str] = &[
     "docker-registry",
     "apache2-utils",
     "postgresql",
+    "faketime",
 ];
 
 /// Installs what is missing of the real tests' packages.

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use sutler_ledger::contract::Sample;
-use sutler_ledger::{Begun, Job, Ledger, LedgerError, Postgres, Write};
+use sutler_ledger::{Begun, Hold, Job, Ledger, LedgerError, Postgres, PostgresOptions, Write};
 use tokio::sync::Barrier;
 
-use super::contract::{Shared, rig};
+use super::contract::{Shared, keys, rig};
 use crate::scale::claim;
 use crate::sqlite::{answer, held, save};
 
@@ -274,4 +274,37 @@ async fn a_host_with_a_wrong_clock_changes_nothing() {
     let saved = other.commit(save(&taken[0], "{}")).await.unwrap();
     assert_eq!(saved.updated, taken[0].updated);
     assert_eq!(rig.ledger.check().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_share_a_ledger_and_an_import_has_it_alone() {
+    let rig = rig().await;
+    let open = async |hold| {
+        let options = PostgresOptions { hold, ..PostgresOptions::default() };
+        Postgres::open(&rig.url, keys(&rig.folder), options).await
+    };
+    let refused = |got: Result<Postgres, LedgerError>, words: &str| match got {
+        Err(LedgerError::Open(why)) => assert!(why.contains(words), "{why}"),
+        Err(e) => panic!("{e:?}"),
+        Ok(_) => panic!("it was opened"),
+    };
+    // A session's end may be noticed a little later.
+    let soon = async |hold| {
+        for _ in 0..100 {
+            if let Ok(ledger) = open(hold).await {
+                return ledger;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("it stays in use")
+    };
+    let hosts = [open(Hold::Serving).await.unwrap(), open(Hold::Serving).await.unwrap()];
+    refused(open(Hold::Alone).await, "a host serves it");
+    drop(hosts);
+    let import = soon(Hold::Alone).await;
+    refused(open(Hold::Alone).await, "another import is under way");
+    refused(open(Hold::Serving).await, "an import into it is under way");
+    open(Hold::Nothing).await.unwrap();
+    drop(import);
+    soon(Hold::Serving).await;
 }

@@ -9,10 +9,11 @@ use futures::StreamExt as _;
 use sutler_ledger::lines::Line;
 use sutler_ledger::{Keys, Ledger};
 
-use super::{Counts, readable};
+use super::Counts;
 use crate::command::ConfigFile;
 use crate::command::progress::Meter;
 use crate::config::Config;
+use crate::ledger::Purpose;
 
 pub(super) const HELP: &str = "\
 Requests, states and answers are sealed in the file as they are in the ledger: without the ledger's key file nobody \
@@ -34,7 +35,7 @@ pub(crate) struct Export {
 
 impl Export {
     pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let ledger = config.ledger.open(readable()).await?.ledger;
+        let ledger = config.ledger.open(Purpose::Look).await?.ledger;
         let keys = Keys::open(&config.ledger.key_file()).context("[ledger]")?;
         let at = self.file.display();
         let (counts, unreadable) = if self.file == Path::new("-") {

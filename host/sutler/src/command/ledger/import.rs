@@ -8,15 +8,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use sutler_ledger::lines::Line;
-use sutler_ledger::{Filter, Keys, Ledger, Record, SqliteOptions};
+use sutler_ledger::{Filter, Keys, Ledger, Record};
 
 use super::Counts;
 use crate::command::progress::Meter;
 use crate::command::{ConfigFile, say};
 use crate::config::Config;
+use crate::ledger::Purpose;
 
 pub(super) const HELP: &str = "\
-The host of this ledger must be stopped. The file is read through before anything is written: a file that is cut, \
+The hosts of this ledger must be stopped; an import into one that is served is refused. The file is read through before anything is written: a file that is cut, \
 changed, of another key or with a job that the ledger has already changes nothing.
 
   sutler ledger import jobs.jsonl                            under the key file that the export was made with
@@ -43,8 +44,7 @@ impl Import {
         let at = if self.file == Path::new("-") { "stdin".into() } else { self.file.display().to_string() };
         let mut file = self.opened()?;
         let from = self.key_file.as_deref().map(Keys::open).transpose().context("--key-file")?;
-        let ledger =
-            config.ledger.open(SqliteOptions { serving: true, ..SqliteOptions::default() }).await?.ledger;
+        let ledger = config.ledger.open(Purpose::Import).await?.ledger;
         let own = Keys::open(&config.ledger.key_file()).context("[ledger]")?;
         let from = from.as_ref().unwrap_or(&own);
         let mut lines = Lines::new(&file, &at, from);

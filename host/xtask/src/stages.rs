@@ -18,6 +18,8 @@ struct Row {
     wall: f64,
     cpu: f64,
     passed: bool,
+    /// What it says of itself.
+    figures: Vec<String>,
 }
 
 impl Stages {
@@ -40,8 +42,15 @@ impl Stages {
         let (began, cpu) = (Instant::now(), cpu_seconds());
         let answer = work();
         let (wall, cpu) = (began.elapsed().as_secs_f64(), cpu_seconds() - cpu);
-        self.rows.push(Row { name, wall, cpu, passed: answer.is_ok() });
+        self.rows.push(Row { name, wall, cpu, passed: answer.is_ok(), figures: vec![] });
         answer.inspect_err(|error| println!("FAILED {name}: {error:#}")).ok()
+    }
+
+    /// A figure of the last stage, for the table.
+    pub fn figure(&mut self, text: impl Into<String>) {
+        if let Some(row) = self.rows.last_mut() {
+            row.figures.push(text.into());
+        }
     }
 
     /// Prints the table; an error if any stage failed, or none ran.
@@ -61,6 +70,9 @@ impl Stages {
         for row in &self.rows {
             let mark = if row.passed { "" } else { "  FAILED" };
             table += &format!("{:<36} {:>8.1} {:>8.1}{mark}\n", row.name, row.wall, row.cpu);
+            for figure in &row.figures {
+                table += &format!("    {figure}\n");
+            }
         }
         let wall = self.began.elapsed().as_secs_f64();
         let cpu: f64 = self.rows.iter().map(|row| row.cpu).sum();
@@ -77,7 +89,9 @@ mod tests {
         let mut stages = Stages::new(&[]);
         assert_eq!(stages.run::<()>("one", || bail!("broken")), None);
         assert_eq!(stages.run("two", || Ok(2)), Some(2));
+        stages.figure("2 of 2");
         let table = stages.table();
+        assert_eq!(table.lines().nth(3), Some("    2 of 2"));
         assert!(table.lines().nth(1).unwrap().ends_with("FAILED"), "{table}");
         assert_eq!(stages.close().unwrap_err().to_string(), "failed: one");
     }
