@@ -317,8 +317,7 @@ impl Cluster {
     /// # Errors
     /// `Forbidden` where the account may not list them.
     pub async fn namespaces(&self) -> Result<Vec<String>, Error> {
-        let mut of =
-            Selector { api_version: "v1".into(), kind: "Namespace".into(), ..Selector::default() };
+        let mut of = Selector { api_version: "v1".into(), kind: "Namespace".into(), ..Selector::default() };
         let mut out = Vec::new();
         loop {
             let page = self.list(&of).await?;

@@ -15,7 +15,11 @@ impl Grants {
         if !self.any_owner && !self.namespaces.iter().all(Pattern::per_tenant) {
             // Whose a release's pod is follows from what made it and from the release's records.
             rules.extend([
-                PolicyRule::new("apps", &["daemonsets", "deployments", "replicasets", "statefulsets"], &["get"]),
+                PolicyRule::new(
+                    "apps",
+                    &["daemonsets", "deployments", "replicasets", "statefulsets"],
+                    &["get"],
+                ),
                 PolicyRule::new("batch", &["cronjobs", "jobs"], &["get"]),
                 PolicyRule::new("", &["secrets"], &["list"]),
             ]);

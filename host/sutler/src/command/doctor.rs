@@ -190,7 +190,8 @@ async fn lacking(
 ) -> Result<(usize, Vec<String>), sutler_kubernetes::Error> {
     let mut rights = BTreeSet::new();
     for rule in rules {
-        for (group, resource) in rule.api_groups.iter().flat_map(|g| rule.resources.iter().map(move |r| (g, r)))
+        for (group, resource) in
+            rule.api_groups.iter().flat_map(|g| rule.resources.iter().map(move |r| (g, r)))
         {
             for verb in &rule.verbs {
                 let names = rule.resource_names.iter().map(String::as_str);

@@ -64,7 +64,8 @@ pub(super) fn needs(plugin: &PluginConfig, cluster: &str, is_default: bool) -> N
             add(&rule.namespaces, &policy_rules(rule));
         }
     }
-    if let Some(helm) = grants.helm.as_ref().filter(|h| is_default || h.clusters.iter().any(|c| c == cluster)) {
+    if let Some(helm) = grants.helm.as_ref().filter(|h| is_default || h.clusters.iter().any(|c| c == cluster))
+    {
         for (patterns, rules) in helm.policy_rules() {
             add(&patterns, &rules);
         }
@@ -98,7 +99,8 @@ impl Print {
             let known: Vec<&str> = config.plugins.keys().map(String::as_str).collect();
             anyhow::bail!("there is no [plugins.{name}]; known are {}", known.join(", "));
         }
-        let documents = self.documents(&config, &json!([{"kind": "ServiceAccount", "namespace": of, "name": account}]))?;
+        let documents =
+            self.documents(&config, &json!([{"kind": "ServiceAccount", "namespace": of, "name": account}]))?;
         anyhow::ensure!(!documents.is_empty(), "no plugin is granted anything in this cluster");
         for document in documents {
             say(format!("---\n{}", serde_saphyr::to_string(&document)?.trim_end()));
