@@ -3,7 +3,7 @@
 use serde_json::json;
 use sutler_helm::{Error, Options, Outcome, Status};
 use sutler_model::Mode;
-use sutler_testkit::cluster::Readiness;
+use sutler_testkit::cluster::{Fault, Readiness};
 
 use crate::release::secret_names;
 use crate::support::{World, call, config_map, deployment, done, hook, of};
@@ -96,4 +96,47 @@ async fn taking_back_waits_for_its_hooks_too() {
     let back = w.helm.rollback(&call, &w.grants, &of("app"), 1, Options::default()).await.unwrap();
     assert_eq!(done(back).status, Status::Deployed);
     assert_eq!(w.cluster.object("ConfigMap", "ns", "m").unwrap()["data"], json!({"key": "1"}));
+}
+
+#[tokio::test]
+async fn taking_back_killed_at_every_request() {
+    for n in 1.. {
+        let mut reached = false;
+        for fault in [Fault::Hold, Fault::HoldAnswer] {
+            let w = World::start().await;
+            w.hooked(&[config_map("m", "1")], &[hook("ConfigMap", "back", &["pre-rollback"], 0, &[])]);
+            done(w.upgrade().await.unwrap());
+            w.cluster.set_readiness(Readiness::Failing);
+            w.renders(&[deployment("d", 1), config_map("m", "2")]);
+            w.cluster.fail_nth_matching(n, "", fault);
+            let call = call(Mode::Apply);
+            let of = of("app");
+            let ask = || w.helm.upgrade(&call, &w.grants, &w.chart, &of, "{}", ATOMIC);
+            tokio::select! {
+                got = ask() => assert!(taken_back(&got), "{n}: {got:?}"),
+                () = w.cluster.until_held(1) => reached = true,
+            }
+            // Where all but the answer was done, it is tried once more and rolled back again.
+            if reached {
+                let got = ask().await;
+                assert!(taken_back(&got), "killed at {n}, {fault:?}: {got:?}");
+            }
+            assert_eq!(
+                w.cluster.object("ConfigMap", "ns", "m").unwrap()["data"]["key"],
+                "1",
+                "{n} {fault:?}"
+            );
+            assert!(w.cluster.object("Deployment", "ns", "d").is_none(), "{n} {fault:?}");
+            let records = secret_names(&w);
+            assert!(records.iter().all(|s| !s.contains("pending")), "{n} {fault:?}: {records:?}");
+        }
+        if !reached {
+            assert!(n > 20, "{n} requests");
+            break;
+        }
+    }
+}
+
+fn taken_back(got: &Result<Outcome, Error>) -> bool {
+    matches!(got, Err(Error::Other { code: "taken-back", message }) if message.contains("rolled back to revision"))
 }

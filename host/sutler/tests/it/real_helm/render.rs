@@ -73,6 +73,8 @@ async fn real_charts_render_byte_for_byte() {
             (None, Ok(theirs), Ok(ours)) if theirs == printed(&ours) => {}
             (Some(text), Err(theirs), Err(EngineError::Template(ours)))
                 if theirs.contains(text) && ours.contains(text) => {}
+            // Helm stops at a thousand calls within each other, the sandbox's stack before that.
+            (Some(_), Err(_), Err(EngineError::Limit(_))) if chart.name == "endless" => {}
             (_, theirs, ours) => {
                 wrong.push(format!("{}: {theirs:?}\n{:?}", chart.name, ours.map(|o| printed(&o))))
             }
