@@ -133,7 +133,7 @@ mod tests {
                 json!({"d": "2024-01-02", "t": "2024-01-02T03:04:05Z"}),
             ),
             ("a: ~\nm:\nk: null", json!({"a": null, "m": null, "k": null})),
-            ("base: &b {x: 1}\nc:\n  <<: *b\n  y: 2", json!({"base": {"x": 1}, "c": {"x": 1, "y": 2}})),
+            ("base: &b {k: 1}\nc:\n  <<: *b\n  l: 2", json!({"base": {"k": 1}, "c": {"k": 1, "l": 2}})),
             ("s: |\n  a\n  b\n", json!({"s": "a\nb\n"})),
             ("port: \"8080\"\nv: 1.10", json!({"port": "8080", "v": 1.1})),
             ("", json!(null)),

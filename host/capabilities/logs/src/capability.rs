@@ -128,7 +128,8 @@ impl Logs {
     /// kubelet still serves comes once; what is lost is a gap. Dropping the stream ends everything behind it.
     ///
     /// Streams that follow outlive the call's deadline, which bounds the opening only. They end when every pod has
-    /// ended for good; pods that newly match are picked up within two seconds.
+    /// ended for good; pods that newly match are picked up at once where the host's account
+    /// may watch pods, otherwise within two seconds.
     ///
     /// # Errors
     /// `NotGranted` before anything is sent, where any source's namespace is not granted; `NotFound` where

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sutler_kubernetes::{Cluster, Container, Pod};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, select_all};
+use sutler_kubernetes::{Cluster, Container, Pod, PodWatch, Watched};
 use sutler_model::Owner;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -38,8 +40,23 @@ impl Granted {
         cluster: &Cluster,
         options: &StreamOptions,
     ) -> Result<Vec<Pod>, Error> {
+        let pods = cluster.pods(&self.source.namespace, &self.source.label_selector).await?;
+        self.covered(cluster, pods, options).await
+    }
+
+    /// One watch for all streams of the same pods; `None` where too many run.
+    fn watch(&self) -> Option<PodWatch> {
+        self.cluster.watch_pods(&self.source.namespace, &self.source.label_selector).ok().flatten()
+    }
+
+    /// Of these pods those that the reach and `options.pod` cover.
+    async fn covered(
+        &mut self,
+        cluster: &Cluster,
+        mut pods: Vec<Pod>,
+        options: &StreamOptions,
+    ) -> Result<Vec<Pod>, Error> {
         let namespace = &self.source.namespace;
-        let mut pods = cluster.pods(namespace, &self.source.label_selector).await?;
         pods.retain(|p| options.pod.as_ref().is_none_or(|name| *name == p.name));
         let mut pods =
             release::keep(cluster, namespace, pods, self.reach, &self.owner, &mut self.found).await?;
@@ -69,6 +86,15 @@ impl Granted {
             container: container.name.clone(),
         }
     }
+}
+
+/// Waits for the first of these; for ever where there is none.
+async fn first(of: impl Iterator<Item = BoxFuture<'_, ()>>) {
+    let of: Vec<_> = of.collect();
+    if of.is_empty() {
+        return std::future::pending().await;
+    }
+    select_all(of).await;
 }
 
 /// The readers of one stream.
@@ -176,18 +202,29 @@ impl Readers {
             while self.tasks.join_next().await.is_some() {}
             return;
         }
-        let mut pause = POLL;
+        let mut watches: Vec<Option<PodWatch>> = self.sources.iter().map(Granted::watch).collect();
+        let (mut pause, mut complete) = (POLL, true);
         loop {
+            // Where every watch is live, only a change is waited for, or the end of a reader.
+            let asks =
+                watches.iter().any(|w| !matches!(w.as_ref().map(PodWatch::now), Some(Watched::Live(_))));
+            let changes = watches.iter_mut().flatten().map(|w| w.changed().boxed());
             tokio::select! {
                 () = self.output.closed() => return,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause), if asks || !complete => {}
+                () = first(changes) => {}
+                Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
             }
             while self.tasks.try_join_next().is_some() {}
             let mut found = Vec::with_capacity(self.sources.len());
-            let mut complete = true;
-            for source in &mut self.sources {
+            complete = true;
+            for (source, watch) in self.sources.iter_mut().zip(&watches) {
                 let cluster = source.cluster.clone();
-                match source.pods(&cluster, &self.options).await {
+                let pods = match watch.as_ref().map(PodWatch::now) {
+                    Some(Watched::Live(pods)) => source.covered(&cluster, pods.to_vec(), &self.options).await,
+                    _ => source.pods(&cluster, &self.options).await,
+                };
+                match pods {
                     Ok(pods) => found.push(pods),
                     Err(error) => {
                         tracing::debug!(event = "logs-list-failed", namespace = source.source.namespace, %error);
