@@ -191,24 +191,47 @@ impl Range {
         })
     }
 
-    /// The tag of the highest version that fits. Tags that are no versions are passed over.
-    pub fn highest<'a>(&self, tags: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// The tag of the highest version that fits. Helm knows strict versions only, so other spellings (`v1.2`) count
+    /// where no strict one fits; tags that are no versions are passed over.
+    pub fn highest<'a>(&self, tags: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+        self.highest_of(tags.clone(), |text| Version::parse(text).ok())
+            .or_else(|| self.highest_of(tags, lenient))
+    }
+
+    fn highest_of<'a>(
+        &self,
+        tags: impl IntoIterator<Item = &'a str>,
+        read: impl Fn(&str) -> Option<Version>,
+    ) -> Option<&'a str> {
         tags.into_iter()
-            .filter_map(|tag| Some((lenient(&super::reference::version_of(tag))?, tag)))
+            .filter_map(|tag| Some((read(&super::reference::version_of(tag))?, tag)))
             .filter(|(v, _)| self.matches(v))
             .max_by(|(a, x), (b, y)| a.cmp(b).then(x.cmp(y)))
             .map(|(_, tag)| tag)
     }
 }
 
-/// A version as Helm reads tags: `v1.2` is 1.2.0.
+/// A version as Helm reads that of a chart: `v1.2` is 1.2.0.
 fn lenient(text: &str) -> Option<Version> {
     let text = text.strip_prefix('v').unwrap_or(text);
-    Version::parse(text).ok().or_else(|| {
-        let p = Partial::parse(text)?;
-        p.major?;
-        (!text.contains(['x', 'X', '*', '-'])).then(|| p.floor())
-    })
+    let (rest, build) = text.split_once('+').map_or((text, ""), |(a, b)| (a, b));
+    let (core, pre) = rest.split_once('-').map_or((rest, ""), |(a, b)| (a, b));
+    let mut parts = core.split('.').map(|n| n.bytes().all(|b| b.is_ascii_digit()).then(|| n.parse().ok())?);
+    let mut next = || parts.next().unwrap_or(Some(0));
+    let (major, minor, patch) = (next()?, next()?, next()?);
+    if parts.next().is_some()
+        || (text.contains('+') && build.is_empty())
+        || (rest.contains('-') && pre.is_empty())
+    {
+        return None;
+    }
+    let (pre, build) = (Prerelease::new(pre).ok()?, BuildMetadata::new(build).ok()?);
+    Some(Version { major, minor, patch, pre, build })
+}
+
+/// Whether a chart may have this version.
+pub(super) fn is_version(text: &str) -> bool {
+    lenient(text).is_some()
 }
 
 /// Whether the text is one whole version, so that its tag needs no list.
@@ -220,7 +243,9 @@ pub(super) fn is_exact(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    const TAGS: [&str; 14] = [
+    const TAGS: [&str; 18] = [
+        "0.0.3",
+        "0.0.4",
         "0.1.0",
         "0.1.5",
         "0.2.0",
@@ -229,49 +254,93 @@ mod tests {
         "1.2.0",
         "1.2.3",
         "1.2.10",
+        "1.2.3-alpha",
         "1.3.0-rc.1",
         "1.3.0",
+        "1.10.0-beta",
         "2.0.0-beta.2",
         "2.0.0_build.7",
         "latest",
         "v3",
     ];
 
+    /// What Helm's own library (Masterminds/semver 3.5) chooses, but for `v3`.
+    const CHOICES: &[(&str, Option<&str>)] = &[
+        ("*", Some("2.0.0_build.7")),
+        ("^1.2", Some("1.3.0")),
+        ("^1.2.0", Some("1.3.0")),
+        ("~1.2", Some("1.2.10")),
+        ("~1", Some("1.3.0")),
+        ("1.x", Some("1.3.0")),
+        ("1.2.x", Some("1.2.10")),
+        ("1.2", Some("1.2.10")),
+        ("1", Some("1.3.0")),
+        (">=1 <2", Some("1.3.0")),
+        (">= 1.0, < 1.2", Some("1.1.9")),
+        (">1.2.3 <1.3", Some("1.2.10")),
+        ("1.0 - 1.2", Some("1.2.10")),
+        ("1.0.0 - 1.2.0", Some("1.2.0")),
+        ("<1", Some("0.2.0")),
+        ("<=1.2", Some("1.2.10")),
+        (">1", Some("2.0.0_build.7")),
+        (">2", Some("v3")),
+        ("3.x", Some("v3")),
+        (">=1 !=1.3.0 <2", Some("1.2.10")),
+        ("^0.1", Some("0.1.5")),
+        ("^0.1.0", Some("0.1.5")),
+        ("1.2.3", Some("1.2.3")),
+        ("=1.2.3", Some("1.2.3")),
+        ("2.0.0", Some("2.0.0_build.7")),
+        ("~2.0.0-beta", Some("2.0.0_build.7")),
+        (">=1.3.0-0 <1.3.0", Some("1.3.0-rc.1")),
+        (">=2.0.0-0 <2.0.0", Some("2.0.0-beta.2")),
+        ("^4", None),
+        ("~1.0.1", None),
+        ("0.2 || 1.0", Some("1.0.0")),
+        ("^9 || ^0.2", Some("0.2.0")),
+        ("^0", Some("0.2.0")),
+        ("^0.0", Some("0.0.4")),
+        ("^0.0.3", Some("0.0.3")),
+        ("~0", Some("0.2.0")),
+        (">1.2", Some("2.0.0_build.7")),
+        ("<1.2", Some("1.1.9")),
+        ("!=1.2", Some("2.0.0_build.7")),
+        ("!=1.2 <1.3", Some("1.1.9")),
+        ("~>1.2", Some("1.2.10")),
+        ("=>1.2", Some("2.0.0_build.7")),
+        ("=<1.2", Some("1.2.10")),
+        ("~1.2.3-alpha", Some("1.2.10")),
+        ("^1.2.3-alpha", Some("1.10.0-beta")),
+        (">1.2.3-alpha <1.2.4", Some("1.2.3")),
+        ("x", Some("2.0.0_build.7")),
+        ("X", Some("2.0.0_build.7")),
+        ("1.*", Some("1.3.0")),
+        (">=0.0.0-0", Some("2.0.0_build.7")),
+        ("^1.2.3 || ~0.1", Some("1.3.0")),
+        ("v1.2", Some("1.2.10")),
+        ("^v1.2", Some("1.3.0")),
+        (">= 1.2", Some("2.0.0_build.7")),
+        ("> 1.2 < 1.3", None),
+        (">=1.2,<1.3", Some("1.2.10")),
+        ("<=1", Some("1.3.0")),
+        ("<=1.x", Some("1.3.0")),
+        (">=1.x", Some("2.0.0_build.7")),
+        (">1.x", Some("2.0.0_build.7")),
+        ("<1.x", Some("0.2.0")),
+        ("1.2.3+b", Some("1.2.3")),
+        ("~1.x", Some("1.3.0")),
+        ("^1.x", Some("1.3.0")),
+        ("1.3.0-rc.1", Some("1.3.0-rc.1")),
+        ("=1.3.0-rc.1", Some("1.3.0-rc.1")),
+        (">1.3.0-rc.0", Some("2.0.0_build.7")),
+        ("^1.2-beta", Some("1.10.0-beta")),
+        (">=1.2-0", Some("2.0.0_build.7")),
+    ];
+
     #[test]
     fn the_highest_that_fits() {
-        for (range, tag) in [
-            ("*", Some("v3")),
-            ("^1.2", Some("1.3.0")),
-            ("^1.2.0", Some("1.3.0")),
-            ("~1.2", Some("1.2.10")),
-            ("~1", Some("1.3.0")),
-            ("1.x", Some("1.3.0")),
-            ("1.2.x", Some("1.2.10")),
-            ("1.2", Some("1.2.10")),
-            ("1", Some("1.3.0")),
-            (">=1 <2", Some("1.3.0")),
-            (">= 1.0, < 1.2", Some("1.1.9")),
-            (">1.2.3 <1.3", Some("1.2.10")),
-            ("1.0 - 1.2", Some("1.2.10")),
-            ("1.0.0 - 1.2.0", Some("1.2.0")),
-            ("<1", Some("0.2.0")),
-            ("<=1.2", Some("1.2.10")),
-            (">1", Some("v3")),
-            (">=1 !=1.3.0 <2", Some("1.2.10")),
-            ("^0.1", Some("0.1.5")),
-            ("^0.1.0", Some("0.1.5")),
-            ("1.2.3", Some("1.2.3")),
-            ("=1.2.3", Some("1.2.3")),
-            ("2.0.0", Some("2.0.0_build.7")),
-            ("~2.0.0-beta", Some("2.0.0_build.7")),
-            (">=1.3.0-0 <1.3.0", Some("1.3.0-rc.1")),
-            (">=2.0.0-0 <2.0.0", Some("2.0.0-beta.2")),
-            ("^4", None),
-            ("~1.0.1", None),
-            ("0.2 || 1.0", Some("1.0.0")),
-            ("^9 || ^0.2", Some("0.2.0")),
-        ] {
-            assert_eq!(range.parse::<Range>().unwrap().highest(TAGS), tag, "{range}");
+        for (range, tag) in CHOICES {
+            assert_eq!(range.parse::<Range>().unwrap().highest(TAGS), *tag, "{range}");
         }
         assert_eq!(Range::any().highest(["1.0.0-rc.1", "0.9.0"]), Some("0.9.0"), "stable only");
     }
@@ -294,6 +363,18 @@ mod tests {
             &"1 ".repeat(200),
         ] {
             assert!(text.parse::<Range>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn versions_of_charts() {
+        for good in ["1.2.3", "v1.2.3", "1", "1.2", "1.2.3-rc.1+b.2", "1.2-rc", "v2+b"] {
+            assert!(is_version(good), "{good}");
+        }
+        for bad in
+            ["", "v", "abc", "1.2.3.4", "1..2", "1.2.x", "-1", "1.2.3-", "1.2.3+", "1 2", "../1", "1.2.3-a_b"]
+        {
+            assert!(!is_version(bad), "{bad}");
         }
     }
 
