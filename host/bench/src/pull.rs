@@ -78,6 +78,16 @@ fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
+/// `helm pull` as a process, in milliseconds.
+fn theirs_once(binary: &Path, url: &str, folder: &Path) -> Result<f64> {
+    let began = Instant::now();
+    let mut command = Command::new(binary);
+    command.args(["pull", url, "--version", "1.0.0", "--plain-http", "--destination"]);
+    let status = command.arg(folder).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    ensure!(status.success(), "helm pull failed");
+    Ok(millis(began))
+}
+
 pub(crate) async fn run() -> Result<Row> {
     let folder = tempfile::tempdir()?;
     let registry = Registry::start(RegistryOptions::default()).await;
@@ -99,12 +109,7 @@ pub(crate) async fn run() -> Result<Row> {
             times.push(millis(began));
         }
         if let Some(binary) = crate::helm::binary() {
-            let began = Instant::now();
-            let mut command = Command::new(binary);
-            command.args(["pull", &url, "--version", "1.0.0", "--plain-http", "--destination"]);
-            let status = command.arg(folder.path()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-            ensure!(status.success(), "helm pull failed");
-            theirs.push(millis(began));
+            theirs.push(theirs_once(&binary, &url, folder.path())?);
         }
         std::fs::remove_dir_all(&cache)?;
     }

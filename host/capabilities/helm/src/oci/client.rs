@@ -1,7 +1,7 @@
 //! Requests to one registry: signing, redirects, limits. `oci-client` was weighed: it reads manifests, lists and
 //! tokens into memory without a bound, follows redirects anywhere, and hides why a login failed.
 
-use std::net::IpAddr;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -102,9 +102,12 @@ fn signature(ticket: &Ticket, login: &Login) -> Option<HeaderValue> {
 }
 
 pub(super) fn link_local(url: &Url) -> bool {
+    let v4 = |a: Ipv4Addr| a.is_unspecified() || a.is_link_local();
     match url.host() {
-        Some(url::Host::Ipv4(a)) => IpAddr::V4(a).is_unspecified() || a.is_link_local(),
-        Some(url::Host::Ipv6(a)) => a.is_unspecified() || a.is_unicast_link_local(),
+        Some(url::Host::Ipv4(a)) => v4(a),
+        Some(url::Host::Ipv6(a)) => {
+            a.is_unspecified() || a.is_unicast_link_local() || a.to_ipv4_mapped().is_some_and(v4)
+        }
         _ => false,
     }
 }
@@ -178,8 +181,13 @@ impl Remote {
         };
         loop {
             let signature = ticket.and_then(|t| signature(&t, login));
-            let response = self.follow(method, url.clone(), signature, request).await?;
+            let (response, elsewhere) = self.follow(method, url.clone(), signature, request).await?;
             let status = response.status();
+            // Another host's challenge would lead the password to where that host wants it.
+            if let (Some(to), 401 | 403) = (elsewhere, status.as_u16()) {
+                let why = format!("it answered {}", status.as_u16());
+                return Err(RegistryError::Redirect { registry: self.name.clone(), to, why });
+            }
             if status == StatusCode::UNAUTHORIZED && !challenged {
                 challenged = true;
                 self.tickets.forget(repository, operation);
@@ -200,16 +208,19 @@ impl Remote {
         RegistryError::Unreachable { registry: self.name.clone(), why: reason(e) }
     }
 
-    /// Follows redirects. What signs the request never leaves the registry's own origin, and does not come back to it.
+    /// Follows redirects, and tells the last host once they left the registry's own origin. What signs the request
+    /// never leaves that origin, and does not come back to it.
     async fn follow(
         &self,
         method: &Method,
         mut url: Url,
         mut signature: Option<HeaderValue>,
         request: &Request<'_>,
-    ) -> Result<Response, RegistryError> {
+    ) -> Result<(Response, Option<String>), RegistryError> {
+        let mut left = false;
         for _ in 0..=REDIRECTS {
-            if !same_origin(&url, &self.base) {
+            left |= !same_origin(&url, &self.base);
+            if left {
                 signature = None;
             }
             let mut one = self.http.request(method.clone(), url.clone()).header(ACCEPT, request.accept);
@@ -219,7 +230,7 @@ impl Remote {
             let response =
                 request.clock.run(&self.name, one.send()).await?.map_err(|e| self.unreachable(&e))?;
             if !response.status().is_redirection() {
-                return Ok(response);
+                return Ok((response, left.then(|| url.host_str().unwrap_or("nowhere").to_owned())));
             }
             let to =
                 response.headers().get(LOCATION).and_then(|l| l.to_str().ok()).and_then(|l| url.join(l).ok());

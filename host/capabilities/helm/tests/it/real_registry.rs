@@ -171,6 +171,20 @@ fn export(site: &Site, user: &str, file: &str, armoured: bool) {
     site.gpg(&[arguments.as_slice(), &["--export", user]].concat());
 }
 
+fn fingerprint(site: &Site, address: &str) -> String {
+    let listed = site.gpg(&["--with-colons", "--fingerprint", address]);
+    let line = listed.lines().find_map(|l| l.strip_prefix("fpr:::::::::")).unwrap();
+    line.trim_end_matches(':').to_owned()
+}
+
+/// With the certificate that gpg makes beside each key. It puts a colon before its first line, against mistakes.
+fn revoke(site: &Site, address: &str) {
+    let file = site.path(&format!("gpg/openpgp-revocs.d/{}.rev", fingerprint(site, address)));
+    let certificate = std::fs::read_to_string(file).unwrap().replace(":-----BEGIN", "-----BEGIN");
+    std::fs::write(site.path("revocation"), certificate).unwrap();
+    site.gpg(&["--import", site.path("revocation").to_str().unwrap()]);
+}
+
 #[tokio::test]
 async fn real_registry_with_tls_users_and_what_helm_pushed() {
     let site = Site::start();
@@ -262,14 +276,7 @@ async fn real_registry_charts_that_helm_signed() {
             text.to_str().unwrap(),
         ]);
         if user == "gone" {
-            let fingerprint = site.gpg(&["--with-colons", "--fingerprint", &address]);
-            let fingerprint = fingerprint.lines().find_map(|l| l.strip_prefix("fpr:::::::::")).unwrap();
-            let name = format!("gpg/openpgp-revocs.d/{}.rev", fingerprint.trim_end_matches(':'));
-            // gpg puts a colon before its first line, against mistakes.
-            let revocation =
-                std::fs::read_to_string(site.path(&name)).unwrap().replace(":-----BEGIN", "-----BEGIN");
-            std::fs::write(site.path("revocation"), revocation).unwrap();
-            site.gpg(&["--import", site.path("revocation").to_str().unwrap()]);
+            revoke(&site, &address);
         }
         export(&site, &address, "one.gpg", false);
         site.push("1.0.0");
@@ -314,10 +321,8 @@ async fn real_registry_keys_that_expired_and_subkeys() {
     assert!(!site.helm_verifies("1.0.0", "one.gpg"));
 
     site.gpg(&["--quick-generate-key", "Sub <sub@keys.example>", "ed25519", "cert", "never"]);
-    let listed = site.gpg(&["--with-colons", "--fingerprint", "sub@keys.example"]);
-    let fingerprint =
-        listed.lines().find_map(|l| l.strip_prefix("fpr:::::::::")).unwrap().trim_end_matches(':');
-    site.gpg(&["--quick-add-key", fingerprint, "rsa2048", "sign", "never"]);
+    let fingerprint = fingerprint(&site, "sub@keys.example");
+    site.gpg(&["--quick-add-key", &fingerprint, "rsa2048", "sign", "never"]);
     sign(&[], "sub@keys.example");
     assert_eq!(site.we_verify("1.0.0", "one.gpg").await, Ok("1.0.0".into()));
     assert!(site.helm_verifies("1.0.0", "one.gpg"));

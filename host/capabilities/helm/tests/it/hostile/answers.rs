@@ -98,7 +98,18 @@ async fn redirects() {
             blob(p, Fault::redirect(there));
             p.other.answer_with(|_| Some(Fault::new(200, BINARY, "other")));
         }),
-        ("another host that asks for the password", Registry, "refused the credentials", |p| {
+        ("another host that offers a token", Registry, "it answered 401", |p| {
+            let (there, realm) = (format!("{}/x", p.other.url()), format!("{}/token", p.other.url()));
+            blob(p, Fault::redirect(there));
+            p.other.answer_with(move |r| {
+                let challenge = format!("Bearer realm=\"{realm}\",service=\"s\"");
+                Some(match r.path.as_str() {
+                    "/token" => Fault::new(200, BINARY, r#"{"token": "t"}"#),
+                    _ => Fault::new(401, BINARY, "").header("www-authenticate", challenge),
+                })
+            });
+        }),
+        ("another host that asks for the password", Registry, "it answered 401", |p| {
             let there = format!("{}/x", p.other.url());
             blob(p, Fault::redirect(there));
             p.other.answer_with(|_| {
@@ -121,6 +132,14 @@ async fn redirects() {
         ("the cloud's metadata", Registry, "link-local addresses are not followed", |p| {
             blob(p, Fault::redirect("http://169.254.169.254/latest/meta-data"));
         }),
+        (
+            "the cloud's metadata in another spelling",
+            Registry,
+            "link-local addresses are not followed",
+            |p| {
+                blob(p, Fault::redirect("http://[::ffff:169.254.169.254]/latest/meta-data"));
+            },
+        ),
         ("every address", Registry, "link-local addresses are not followed", |p| {
             blob(p, Fault::redirect("http://0.0.0.0:1/x"));
         }),
