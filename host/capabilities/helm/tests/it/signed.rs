@@ -11,7 +11,7 @@ use sutler_model::{Digest, Mode};
 use sutler_testkit::registry::{Registry, RegistryOptions};
 
 use crate::hostile::{CONFIG, CONTENT, MANIFEST};
-use crate::signing::{exported, key, living, revoked, signed, signed_as, text};
+use crate::signing::{exported, key, living, revoked, rsa, signed, signed_as, text};
 use crate::support::{call, chart, engine, grants, helm};
 
 const PROVENANCE: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
@@ -110,13 +110,15 @@ async fn charts_that_nobody_of_the_keyring_signed() {
         ),
         ("no sums", vec![sign("name: app\n")], &ring, "lists no checksums"),
         ("sums that are none", vec![sign("name: app\n\n...\nfiles: [1]\n")], &ring, "lists no checksums"),
-        ("SHA-1", vec![signed_as(&good, &ours, HashAlgorithm::Sha1, vec![])], &ring, "too weak"),
     ];
     let certifies = exported(&certifier.to_public_key());
     let (revoked, expired) = (exported(&revoked(&ours)), exported(&living(&ours, 1)));
+    let old = rsa();
+    let old_ring = exported(&old.to_public_key());
     let unusable = "expired, revoked or not for signing";
     let more: Vec<(&str, Vec<String>, &str, &str)> = vec![
         ("a key for certificates", vec![signed(&good, &certifier.primary_key)], &certifies, unusable),
+        ("SHA-1", vec![signed_as(&good, &old, HashAlgorithm::Sha1, vec![])], &old_ring, "too weak"),
         ("a revoked key", vec![provenance.clone()], &revoked, unusable),
         ("an expired key", vec![provenance.clone()], &expired, unusable),
     ];

@@ -10,10 +10,19 @@ use pgp::types::{Duration, KeyDetails as _, Password, SigningKey, Tag, Timestamp
 
 /// A key that certifies, signs where `signs` says so, and has a signing subkey.
 pub(crate) fn key(signs: bool) -> SignedSecretKey {
+    key_of(KeyType::Ed25519Legacy, signs)
+}
+
+/// One that signs weak hashes too, which the others refuse.
+pub(crate) fn rsa() -> SignedSecretKey {
+    key_of(KeyType::Rsa(2048), true)
+}
+
+fn key_of(kind: KeyType, signs: bool) -> SignedSecretKey {
     let subkey =
         SubkeyParamsBuilder::default().key_type(KeyType::Ed25519Legacy).can_sign(true).build().unwrap();
     SecretKeyParamsBuilder::default()
-        .key_type(KeyType::Ed25519Legacy)
+        .key_type(kind)
         .can_certify(true)
         .can_sign(signs)
         .created_at(Timestamp::from_secs(1_500_000_000))
