@@ -149,8 +149,8 @@ impl Remote {
             }
             s => return Err(self.status(s, "a token")),
         }
-        let bounds =
-            Bounds { what: "a token", of: "its token endpoint", most: TOKEN_LIMIT, size: None, digest: None };
+        let chart = format!("oci://{}/{}", self.name, request.repository);
+        let bounds = Bounds { what: "a token", of: &chart, most: TOKEN_LIMIT, size: None, digest: None };
         let body = self.body(response, &bounds, clock).await?;
         serde_json::from_slice::<TokenAnswer>(&body)
             .ok()

@@ -54,11 +54,11 @@ pub(super) fn not_a_chart(url: &ChartUrl, why: impl Into<String>) -> RegistryErr
     RegistryError::NotAChart { chart: url.to_string(), why: why.into() }
 }
 
-/// The blobs that a manifest names.
+/// The blobs that a manifest names; that of the signature only where it is wanted.
 ///
 /// # Errors
 /// `NotAChart`
-pub(super) fn parts(url: &ChartUrl, manifest: &[u8]) -> Result<Parts, RegistryError> {
+pub(super) fn parts(url: &ChartUrl, manifest: &[u8], signed: bool) -> Result<Parts, RegistryError> {
     let wrong = |why: &str| not_a_chart(url, why);
     if serde_json::from_slice::<Index>(manifest).is_ok_and(|i| i.manifests.is_some()) {
         return Err(wrong("its manifest is an index of several artifacts; name the chart's own by `digest`"));
@@ -81,6 +81,9 @@ pub(super) fn parts(url: &ChartUrl, manifest: &[u8]) -> Result<Parts, RegistryEr
     let content =
         one(&[CONTENT_TYPE, LEGACY_CONTENT_TYPE], "its manifest has more than one layer with a chart")?
             .ok_or_else(|| wrong("its manifest has no layer with a chart"))?;
-    let provenance = one(&[PROVENANCE_TYPE], "its manifest has more than one layer with a signature")?;
+    let provenance = match signed {
+        true => one(&[PROVENANCE_TYPE], "its manifest has more than one layer with a signature")?,
+        false => None,
+    };
     Ok(Parts { content, provenance })
 }

@@ -212,10 +212,11 @@ impl Charts {
                 bytes
             }
         };
-        let parts = parts(url, &manifest)?;
+        let keyring = self.registries.keyring(url.host());
+        let parts = parts(url, &manifest, keyring.is_some())?;
         let content = Blob { what: "the content", part: parts.content, most: self.max_chart };
         let archive = self.blob(&remote, url, content, &mut fresh, clock).await?;
-        let signed = match self.registries.keyring(url.host()) {
+        let signed = match keyring {
             None => None,
             Some(keyring) => {
                 let part = parts.provenance.ok_or_else(|| RegistryError::NotSigned {

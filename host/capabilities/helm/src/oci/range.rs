@@ -17,10 +17,18 @@ struct Bound {
 enum Op {
     Eq,
     Ne,
+    /// Another major version.
+    NeMajor,
+    /// Another major or minor version.
+    NeMinor,
     Gt,
     Ge,
     Lt,
     Le,
+    /// Before it and its pre-releases.
+    Below,
+    /// It and all after it, with its pre-releases.
+    Beyond,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,9 +71,6 @@ impl Partial {
             return None;
         }
         let pre = pre.map_or(Some(Prerelease::EMPTY), |p| Prerelease::new(p).ok())?;
-        if patch.is_none() && !pre.is_empty() {
-            return None;
-        }
         Some(Self { major, minor, patch, pre })
     }
 
@@ -86,7 +91,7 @@ impl Partial {
 
     fn between(&self, end: Option<Version>) -> Vec<Bound> {
         let mut out = vec![Bound { op: Op::Ge, version: self.floor() }];
-        out.extend(end.map(|version| Bound { op: Op::Lt, version }));
+        out.extend(end.map(|version| Bound { op: Op::Below, version }));
         out
     }
 
@@ -121,16 +126,22 @@ impl Partial {
             "" | "=" | "==" if whole => one(Op::Eq, self.floor()),
             "" | "=" | "==" => Some(self.between(self.after())),
             "!=" if whole => one(Op::Ne, self.floor()),
+            "!=" if self.minor.is_some() => one(Op::NeMinor, self.floor()),
+            "!=" if self.major.is_some() => one(Op::NeMajor, self.floor()),
             ">" if whole => one(Op::Gt, self.floor()),
             // `>1` is beyond every 1.y.z.
-            ">" => self.after().and_then(|v| one(Op::Ge, v)),
+            ">" => self.after().and_then(|v| one(Op::Beyond, v)),
             ">=" | "=>" => one(Op::Ge, self.floor()),
             "<" => one(Op::Lt, self.floor()),
             "<=" | "=<" if whole => one(Op::Le, self.floor()),
-            "<=" | "=<" => self.after().map_or(Some(Vec::new()), |v| one(Op::Lt, v)),
+            "<=" | "=<" => self.after().map_or(Some(Vec::new()), |v| one(Op::Below, v)),
             _ => None,
         }
     }
+}
+
+const fn core(v: &Version) -> (u64, u64, u64) {
+    (v.major, v.minor, v.patch)
 }
 
 fn conjunction(text: &str) -> Option<Vec<Bound>> {
@@ -182,8 +193,12 @@ impl Range {
                     match b.op {
                         Op::Eq => order.is_eq(),
                         Op::Ne => order.is_ne(),
+                        Op::NeMajor => version.major != b.version.major,
+                        Op::NeMinor => (version.major, version.minor) != (b.version.major, b.version.minor),
                         Op::Gt => order.is_gt(),
                         Op::Ge => order.is_ge(),
+                        Op::Below => core(version) < core(&b.version),
+                        Op::Beyond => core(version) >= core(&b.version),
                         Op::Lt => order.is_lt(),
                         Op::Le => order.is_le(),
                     }
@@ -356,7 +371,7 @@ mod tests {
             "1.x.3",
             "x.1",
             "!1",
-            "1.2-rc",
+            "1.2-r_c",
             "^^1",
             "|| 1",
             "1 || ",

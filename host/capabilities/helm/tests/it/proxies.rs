@@ -125,6 +125,6 @@ async fn a_proxy_that_refuses() {
     let address = format!("http://gate:open-it@{}", proxy.address);
     let e = pull("registry.example", json!({"proxy": address})).await.unwrap_err();
     let text = e.to_string();
-    assert!(matches!(e, Error::Unavailable(_)) && text.contains("cannot be reached: proxy auth"), "{text}");
+    assert!(matches!(e, Error::Unavailable(_)) && text.contains("proxy authorization required"), "{text}");
     assert!(!text.contains("open-it"), "{text}");
 }
