@@ -16,7 +16,7 @@ use crate::Row;
 const ROUNDS: usize = 15;
 
 /// helm, where there is one.
-fn helm() -> Option<PathBuf> {
+pub(crate) fn binary() -> Option<PathBuf> {
     let given = std::env::var_os("SUTLER_REAL_HELM").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(PathBuf::from)?;
     let built = std::fs::read_dir(home.join(".cache/sutler/kubernetes")).into_iter().flatten().flatten();
@@ -24,7 +24,7 @@ fn helm() -> Option<PathBuf> {
 }
 
 pub(crate) async fn run() -> Result<Option<Row>> {
-    let Some(helm) = helm() else { return Ok(None) };
+    let Some(helm) = binary() else { return Ok(None) };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let chart = root.join("examples/charts/ksml");
     let engine_file = std::env::var_os("SUTLER_HELM_ENGINE").map(PathBuf::from);

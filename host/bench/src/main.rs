@@ -10,6 +10,7 @@ mod operation;
 mod parked;
 mod plan;
 mod postgres;
+mod pull;
 mod start;
 
 use anyhow::Result;
@@ -29,8 +30,8 @@ pub(crate) struct Row {
 }
 
 /// What can be measured by itself: `cargo xtask bench inside plan`.
-const SECTIONS: [&str; 8] =
-    ["inside", "plan", "start", "render", "durable", "postgres", "operation", "parked"];
+const SECTIONS: [&str; 9] =
+    ["inside", "plan", "start", "render", "pull", "durable", "postgres", "operation", "parked"];
 
 pub(crate) fn median(v: &mut [f64]) -> f64 {
     v.sort_by(f64::total_cmp);
@@ -62,6 +63,9 @@ async fn main() -> Result<()> {
                 "no helm binary (SUTLER_REAL_HELM, or `cargo xtask cluster up` once): the rendering is not compared"
             ),
         }
+    }
+    if wants("pull") {
+        rows.push(pull::run().await?);
     }
     if wants("durable") {
         rows.push(durable::run().await?);

@@ -1,10 +1,13 @@
 //! `[helm]` and `[registries."HOST[:PORT]"]` of the configuration.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sutler_model::Secret;
+
+use crate::oci::{CredentialFiles, Keyring};
 
 /// `[helm]`: limits, times and the cache of charts.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -24,6 +27,11 @@ pub struct HelmConfig {
     pub timeout_seconds: u64,
     /// The longest that one rendering may take.
     pub render_seconds: u64,
+    /// Sign in as the user of this host does, to registries without credentials of their own: from Helm's file
+    /// (`HELM_REGISTRY_CONFIG`, or `helm/registry/config.json` in the user's configuration folder), then from
+    /// Docker's (`config.json` in `DOCKER_CONFIG` or `~/.docker`), with the credential helpers that they name. Without
+    /// this key no home folder is read.
+    pub user_credentials: bool,
 }
 
 impl Default for HelmConfig {
@@ -36,6 +44,7 @@ impl Default for HelmConfig {
             resolve_seconds: 60,
             timeout_seconds: 30,
             render_seconds: 30,
+            user_credentials: false,
         }
     }
 }
@@ -60,10 +69,21 @@ pub struct RegistryConfig {
     pub token_file: Option<PathBuf>,
     /// Environment variable that holds the token.
     pub token_env: Option<String>,
+    /// File with credentials as Docker keeps them (`config.json`, also a mounted `.dockerconfigjson`): `auths`,
+    /// `credHelpers`, `credsStore`. It is read again as it changes; helpers are programs `docker-credential-NAME` of
+    /// the host's PATH.
+    pub docker_config: Option<PathBuf>,
     /// PEM file of the authority that signs the registry's certificate: with it no other is trusted.
     pub ca: Option<PathBuf>,
     /// Speak HTTP without TLS.
     pub plain_http: bool,
+    /// Address of the HTTP proxy towards this registry, or `none`. When left out, the variables HTTPS_PROXY, HTTP_PROXY,
+    /// ALL_PROXY and NO_PROXY decide; loopback addresses are then reached directly.
+    #[schemars(with = "Option<String>")]
+    pub proxy: Option<Secret>,
+    /// File of OpenPGP public keys (`gpg --export`, armoured or not). With it only charts are accepted that one of
+    /// them signed: with `helm package --sign`, pushed together with their `.prov` file.
+    pub verify: Option<PathBuf>,
 }
 
 /// A configuration that cannot be used.
@@ -75,6 +95,8 @@ pub enum ConfigError {
     Env { registry: String, name: String },
     #[error("registry {registry}: set only one of {what}, {what}-file and {what}-env")]
     Twice { registry: String, what: &'static str },
+    #[error("{0} is not the address of an HTTP proxy; write http://HOST:PORT")]
+    Proxy(String),
     #[error("registry {registry}: {why}")]
     Registry { registry: String, why: String },
     #[error("helm.cache-folder {} cannot be used: {why}", path.display())]
@@ -84,19 +106,43 @@ pub enum ConfigError {
 }
 
 /// How requests to a registry are signed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     Anonymous,
-    Basic { username: String, password: Secret },
+    Basic {
+        username: String,
+        password: Secret,
+    },
+    /// Sent as it is.
     Token(Secret),
+    /// Changed for tokens at the token endpoint: Docker's identity token, OAuth 2's refresh token.
+    Identity(Secret),
+}
+
+/// Where a registry's login comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Credentials {
+    Given(Login),
+    Files(Arc<CredentialFiles>),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Proxy {
+    /// What the environment says.
+    #[default]
+    Environment,
+    Direct,
+    At(Secret),
 }
 
 /// A registry's configuration with its secrets read.
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
-    pub(crate) login: Login,
+    pub(crate) credentials: Credentials,
     pub(crate) ca: Option<Vec<u8>>,
     pub(crate) plain_http: bool,
+    pub(crate) proxy: Proxy,
+    pub(crate) keyring: Option<Arc<Keyring>>,
 }
 
 fn read(registry: &str, what: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
@@ -134,8 +180,44 @@ fn secret(
 }
 
 impl RegistryConfig {
-    /// Reads files and variables once, at load.
-    pub(crate) fn resolve(&self, registry: &str) -> Result<Registry, ConfigError> {
+    /// Reads files and variables once, at load. `others` is where a login is looked for when none is configured.
+    pub(crate) fn resolve(
+        &self,
+        registry: &str,
+        others: Option<&Arc<CredentialFiles>>,
+    ) -> Result<Registry, ConfigError> {
+        let bad = |why: &str| ConfigError::Registry { registry: registry.into(), why: why.into() };
+        let login = self.login(registry)?;
+        let credentials = match (&self.docker_config, login) {
+            (Some(_), Some(_)) => return Err(bad("set either docker-config or credentials, not both")),
+            (Some(path), None) => {
+                let files = CredentialFiles::one(path.clone());
+                files.check().map_err(|e| bad(&e))?;
+                Credentials::Files(Arc::new(files))
+            }
+            (None, Some(login)) => Credentials::Given(login),
+            (None, None) => others.cloned().map_or(Credentials::Given(Login::Anonymous), Credentials::Files),
+        };
+        let ca = self.ca.as_deref().map(|p| read(registry, "ca", p)).transpose()?;
+        if self.plain_http && ca.is_some() {
+            return Err(bad("ca has no meaning with plain-http"));
+        }
+        let keyring = match &self.verify {
+            None => None,
+            Some(path) => {
+                let keys = Keyring::read(&read(registry, "verify", path)?);
+                Some(Arc::new(keys.map_err(|why| bad(&format!("verify {}: {why}", path.display())))?))
+            }
+        };
+        let proxy = match &self.proxy {
+            None => Proxy::Environment,
+            Some(text) if text.expose() == "none" => Proxy::Direct,
+            Some(text) => Proxy::At(text.clone()),
+        };
+        Ok(Registry { credentials, ca, plain_http: self.plain_http, proxy, keyring })
+    }
+
+    fn login(&self, registry: &str) -> Result<Option<Login>, ConfigError> {
         let password = secret(
             registry,
             "password",
@@ -150,19 +232,14 @@ impl RegistryConfig {
             self.token_file.as_deref(),
             self.token_env.as_deref(),
         )?;
-        let bad = |why: &str| ConfigError::Registry { registry: registry.into(), why: why.into() };
-        let login = match (self.username.clone(), password, token) {
-            (None, None, None) => Login::Anonymous,
-            (Some(username), Some(password), None) => Login::Basic { username, password },
-            (None, None, Some(token)) => Login::Token(token),
-            (_, _, Some(_)) => return Err(bad("set either a token or a username with a password")),
-            _ => return Err(bad("username and password belong together; one of them is missing")),
-        };
-        let ca = self.ca.as_deref().map(|p| read(registry, "ca", p)).transpose()?;
-        if self.plain_http && ca.is_some() {
-            return Err(bad("ca has no meaning with plain-http"));
+        let bad = |why: &str| Err(ConfigError::Registry { registry: registry.into(), why: why.into() });
+        match (self.username.clone(), password, token) {
+            (None, None, None) => Ok(None),
+            (Some(username), Some(password), None) => Ok(Some(Login::Basic { username, password })),
+            (None, None, Some(token)) => Ok(Some(Login::Token(token))),
+            (_, _, Some(_)) => bad("set either a token or a username with a password"),
+            _ => bad("username and password belong together; one of them is missing"),
         }
-        Ok(Registry { login, ca, plain_http: self.plain_http })
     }
 }
 
@@ -174,8 +251,15 @@ mod tests {
     fn resolve(v: serde_json::Value) -> Result<Registry, String> {
         serde_json::from_value::<RegistryConfig>(v)
             .map_err(|e| e.to_string())?
-            .resolve("r.example")
+            .resolve("r.example", None)
             .map_err(|e| e.to_string())
+    }
+
+    fn login(v: serde_json::Value) -> Login {
+        match resolve(v).unwrap().credentials {
+            Credentials::Given(login) => login,
+            Credentials::Files(_) => panic!("given"),
+        }
     }
 
     #[test]
@@ -183,14 +267,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("password");
         std::fs::write(&file, "hunter2\n").unwrap();
-        let Login::Basic { password, .. } =
-            resolve(json!({"username": "u", "password-file": file})).unwrap().login
-        else {
+        let Login::Basic { password, .. } = login(json!({"username": "u", "password-file": file})) else {
             panic!("basic")
         };
         assert_eq!(password.expose(), "hunter2");
-        assert!(matches!(resolve(json!({"token": "t"})).unwrap().login, Login::Token(_)));
-        assert!(matches!(resolve(json!({})).unwrap().login, Login::Anonymous));
+        assert!(matches!(login(json!({"token": "t"})), Login::Token(_)));
+        assert_eq!(login(json!({})), Login::Anonymous);
         for (bad, part) in [
             (json!({"username": "u"}), "belong together"),
             (json!({"password": "p"}), "belong together"),
@@ -202,6 +284,11 @@ mod tests {
             ),
             (json!({"ca": "/no/such/file"}), "/no/such/file"),
             (json!({"pasword": "p"}), "unknown field"),
+            (json!({"docker-config": file}), "password is not JSON (line 1, column 1)"),
+            (json!({"docker-config": "/no/such/file"}), "/no/such/file cannot be read"),
+            (json!({"docker-config": file, "token": "t"}), "either docker-config or credentials"),
+            (json!({"verify": file}), "holds no OpenPGP public key"),
+            (json!({"plain-http": true, "ca": file}), "no meaning"),
         ] {
             let e = resolve(bad.clone()).unwrap_err();
             assert!(e.contains(part), "{bad}: {e}");

@@ -1,6 +1,8 @@
 //! Registries that fail: what the caller hears.
 
 use serde_json::json;
+use sutler_testkit::SutlerProcess;
+use sutler_testkit::http::Caller;
 use sutler_testkit::registry::{Auth, Misbehaviour, RegistryOptions};
 
 use crate::life::{KSML, chart, request, settings};
@@ -53,6 +55,35 @@ async fn a_password_that_is_wrong_is_said_and_never_shown() {
     let world = Wanted::new().plugin("ksml").config(KSML).registry(options, &right).start().await;
     world.registry.push_chart(&chart(), "charts/ksml").unwrap();
     assert_eq!(plan(&world).await["outcome"], "planned");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_users_credentials_are_used_only_where_the_configuration_says_so() {
+    use std::os::unix::fs::PermissionsExt as _;
+    for (key, outcome) in [("", "failed"), ("\n[helm]\nuser-credentials = true\n", "planned")] {
+        let auth = Auth::Basic { user: "reader".into(), password: "right-password".into() };
+        let options = RegistryOptions { auth, ..RegistryOptions::default() };
+        let wanted = Wanted::new().plugin("ksml").config(&format!("{KSML}{key}"));
+        let site = wanted.registry(options, "plain-http = true").site().await;
+        site.registry.push_chart(&chart(), "charts/ksml").unwrap();
+        let home = site.folder.path().join("home");
+        std::fs::create_dir_all(home.join(".docker")).unwrap();
+        std::fs::write(home.join(".docker/config.json"), r#"{"credsStore": "of-tests"}"#).unwrap();
+        let helper = home.join("docker-credential-of-tests");
+        let answer = r#"{"Username": "reader", "Secret": "right-password"}"#;
+        let script =
+            format!("#!/bin/sh\ntouch {}/asked\necho right-password >&2\necho '{answer}'\n", home.display());
+        std::fs::write(&helper, script).unwrap();
+        std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", home.display(), std::env::var("PATH").unwrap());
+        let variables = [("HOME", home.to_str().unwrap()), ("PATH", &path), ("DOCKER_CONFIG", "")];
+        let host = SutlerProcess::start(&site.config, &variables).await;
+        let answered = Caller::new(&host.url).post("/plan", &request().create(settings()).body()).await;
+        assert_eq!(answered.json["outcome"], outcome, "{}", answered.text);
+        assert_eq!(home.join("asked").exists(), outcome == "planned", "whether the helper was asked");
+        let told = host.log_lines().join("\n") + &answered.text;
+        assert!(!told.contains("right-password"), "{told}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 mod auth;
 mod chart;
+mod fault;
 mod push;
 mod serve;
 mod server;
@@ -9,5 +10,6 @@ mod store;
 
 pub use auth::Auth;
 pub use chart::{ChartError, package};
+pub use fault::{Fault, FaultBody};
 pub use push::{PushError, Target};
 pub use server::{Misbehaviour, Pushed, Registry, RegistryOptions, RegistryRequest};

@@ -28,12 +28,17 @@ pub(crate) async fn handle(State(shared): State<Arc<Shared>>, request: Request) 
     let (parts, body) = request.into_parts();
     let authorization =
         parts.headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    locked(&shared.seen).push(RegistryRequest {
+    let seen = RegistryRequest {
         method: parts.method.to_string(),
         path: parts.uri.path().into(),
         query: parts.uri.query().unwrap_or_default().into(),
         authorization: authorization.clone(),
-    });
+    };
+    locked(&shared.seen).push(seen.clone());
+    let faults = locked(&shared.faults).clone();
+    if let Some(fault) = faults.and_then(|f| f(&seen)) {
+        return fault.response();
+    }
     let wrong = locked(&shared.wrong).clone();
     match &wrong {
         Some(Misbehaviour::Delay(time)) => tokio::time::sleep(*time).await,

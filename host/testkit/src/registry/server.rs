@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::auth::{Auth, Tokens};
 use super::chart::{Chart, ChartError, find, package};
+use super::fault::Fault;
 use super::serve::handle;
 use super::store::Contents;
 use crate::net::{ANY_PORT, Server};
@@ -72,6 +73,9 @@ pub struct Pushed {
     pub digest: String,
 }
 
+/// Decides which requests get another answer.
+pub(crate) type Faults = Arc<dyn Fn(&RegistryRequest) -> Option<Fault> + Send + Sync>;
+
 /// What the handlers share.
 pub(crate) struct Shared {
     pub(crate) auth: Auth,
@@ -80,6 +84,7 @@ pub(crate) struct Shared {
     pub(crate) tokens: Mutex<Tokens>,
     pub(crate) seen: Mutex<Vec<RegistryRequest>>,
     pub(crate) wrong: Mutex<Option<Misbehaviour>>,
+    pub(crate) faults: Mutex<Option<Faults>>,
 }
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -114,6 +119,7 @@ impl Registry {
             tokens: Mutex::default(),
             seen: Mutex::default(),
             wrong: Mutex::default(),
+            faults: Mutex::default(),
         });
         let router = Router::new().fallback(handle).with_state(shared.clone());
         let server = Server::start(options.listen, tls, router).await?;
@@ -202,8 +208,14 @@ impl Registry {
         *locked(&self.shared.wrong) = Some(how);
     }
 
+    /// Answers as this says where it says something, until [`Self::behave`].
+    pub fn answer_with(&self, faults: impl Fn(&RegistryRequest) -> Option<Fault> + Send + Sync + 'static) {
+        *locked(&self.shared.faults) = Some(Arc::new(faults));
+    }
+
     pub fn behave(&self) {
         *locked(&self.shared.wrong) = None;
+        *locked(&self.shared.faults) = None;
     }
 
     /// What arrived so far.

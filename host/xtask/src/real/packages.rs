@@ -18,6 +18,7 @@ const FOR_TESTS: &[&str] = &[
     "curl",
     "docker-registry",
     "apache2-utils",
+    "gnupg",
     "postgresql",
     "faketime",
 ];

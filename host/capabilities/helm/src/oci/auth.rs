@@ -89,27 +89,42 @@ pub(super) enum Ticket {
     Bearer(Secret),
 }
 
-/// Tickets by repository, until they expire.
+/// What a request is for: registries may give a token for one and refuse it for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Operation {
+    Pull,
+    List,
+}
+
+/// Tickets by repository and operation, until they expire.
 #[derive(Default)]
-pub(super) struct Tickets(Mutex<HashMap<String, (Ticket, Instant)>>);
+pub(super) struct Tickets(Mutex<HashMap<(String, Operation), (Ticket, Instant)>>);
 
 /// Bounds the memory of tickets; beyond it the map starts anew.
 const MOST: usize = 1024;
 
 impl Tickets {
-    pub(super) fn get(&self, repository: &str) -> Option<Ticket> {
+    /// The operation's own, or else the other one's: most registries take it.
+    pub(super) fn get(&self, repository: &str, operation: Operation) -> Option<Ticket> {
         let map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        map.get(repository).filter(|(_, until)| *until > Instant::now()).map(|(t, _)| t.clone())
+        let now = Instant::now();
+        [operation, Operation::Pull, Operation::List].into_iter().find_map(|o| {
+            map.get(&(repository.to_owned(), o)).filter(|(_, until)| *until > now).map(|(t, _)| t.clone())
+        })
     }
-    pub(super) fn put(&self, repository: &str, ticket: Ticket, lives: Duration) {
+    pub(super) fn put(&self, repository: &str, operation: Operation, ticket: Ticket, lives: Duration) {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if map.len() >= MOST {
             map.clear();
         }
-        map.insert(repository.to_owned(), (ticket, Instant::now() + lives));
+        map.insert((repository.to_owned(), operation), (ticket, Instant::now() + lives));
     }
-    pub(super) fn forget(&self, repository: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(repository);
+    pub(super) fn forget(&self, repository: &str, operation: Operation) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(repository.to_owned(), operation));
+    }
+    /// The login changed: what came of the old one is worth nothing.
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -141,6 +156,28 @@ mod tests {
         ] {
             assert_eq!(parse(header), expected, "{header}");
         }
+    }
+
+    #[test]
+    fn tickets() {
+        let tickets = Tickets::default();
+        let hour = Duration::from_secs(3600);
+        let bearer = |text: &str| Ticket::Bearer(Secret::new(text));
+        let shown = |operation| match tickets.get("a", operation) {
+            Some(Ticket::Bearer(t)) => t.expose().to_owned(),
+            _ => String::new(),
+        };
+        tickets.put("a", Operation::List, bearer("list"), hour);
+        assert_eq!(
+            (shown(Operation::Pull).as_str(), tickets.get("b", Operation::List).is_none()),
+            ("list", true)
+        );
+        tickets.put("a", Operation::Pull, bearer("pull"), hour);
+        assert_eq!((shown(Operation::Pull).as_str(), shown(Operation::List).as_str()), ("pull", "list"));
+        tickets.forget("a", Operation::List);
+        assert_eq!(shown(Operation::List), "pull");
+        tickets.put("a", Operation::Pull, bearer("over"), Duration::ZERO);
+        assert_eq!(shown(Operation::Pull), "", "it expired");
     }
 
     #[test]

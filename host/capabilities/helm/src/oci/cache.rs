@@ -1,4 +1,5 @@
-//! Chart blobs on disk, a folder for each repository: one plugin's grant on a repository opens no other's blobs.
+//! Chart blobs on disk by digest, for all plugins and over restarts; a folder for each repository, since a grant on
+//! one repository opens no other's blobs. A blob is read whole, so that one in use may be removed.
 
 use std::path::{Path, PathBuf};
 

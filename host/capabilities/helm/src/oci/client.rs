@@ -1,20 +1,21 @@
 //! Requests to one registry: signing, redirects, limits. `oci-client` was weighed: it reads manifests, lists and
 //! tokens into memory without a bound, follows redirects anywhere, and hides why a login failed.
 
-use std::net::IpAddr;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Method, Response, StatusCode};
+use sutler_model::Digest;
 use url::Url;
 
-use super::auth::{self, Challenge, Ticket, Tickets, TokenAnswer};
+use super::auth::{Operation, Ticket, Tickets};
 use super::error::RegistryError;
-use crate::config::{ConfigError, Login, Registry};
+use super::login::Logins;
+use crate::config::{Login, Registry};
 
 const REDIRECTS: usize = 5;
-const TOKEN_LIMIT: u64 = 256 << 10;
 
 /// Until when a call may wait, and for how long one answer.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +25,11 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    async fn run<T>(&self, registry: &str, f: impl Future<Output = T>) -> Result<T, RegistryError> {
+    pub(super) async fn run<T>(
+        &self,
+        registry: &str,
+        f: impl Future<Output = T>,
+    ) -> Result<T, RegistryError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         tokio::time::timeout(left.min(self.each), f).await.map_err(|_| {
             if left <= self.each {
@@ -36,48 +41,34 @@ impl Clock {
     }
 }
 
-pub(super) struct Remote {
-    name: String,
-    base: Url,
-    http: reqwest::Client,
-    login: Login,
-    tickets: Tickets,
+/// What a request is about.
+pub(super) struct Request<'a> {
+    pub(super) repository: &'a str,
+    pub(super) operation: Operation,
+    pub(super) accept: &'static str,
+    /// For errors: `the manifest`.
+    pub(super) what: &'static str,
+    pub(super) clock: Clock,
 }
 
-/// A client that follows no redirect by itself and trusts `ca` alone, or the system's authorities.
-pub(super) fn http_client(
-    ca: Option<&[u8]>,
-    system: &rustls::RootCertStore,
-    timeout: Duration,
-) -> Result<reqwest::Client, ConfigError> {
-    use rustls::pki_types::{CertificateDer, pem::PemObject as _};
-    let tls = |e: &dyn std::fmt::Display| ConfigError::Tls(e.to_string());
-    let mut roots = rustls::RootCertStore::empty();
-    match ca {
-        None => roots.clone_from(system),
-        Some(pem) => {
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                roots.add(certificate.map_err(|e| tls(&e))?).map_err(|e| tls(&e))?;
-            }
-            if roots.is_empty() {
-                return Err(ConfigError::Tls("the ca file holds no PEM certificate".into()));
-            }
-        }
-    }
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| tls(&e))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    reqwest::Client::builder()
-        .tls_backend_preconfigured(config)
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(timeout.min(Duration::from_secs(10)))
-        .user_agent(concat!("sutler/", env!("CARGO_PKG_VERSION")))
-        .no_proxy()
-        .build()
-        .map_err(|e| tls(&e))
+/// What a body may be.
+pub(super) struct Bounds<'a> {
+    pub(super) what: &'static str,
+    /// Whose it is, for errors.
+    pub(super) of: &'a str,
+    /// Bytes.
+    pub(super) most: u64,
+    /// The size that was told before, in bytes.
+    pub(super) size: Option<u64>,
+    pub(super) digest: Option<Digest>,
+}
+
+pub(super) struct Remote {
+    pub(super) name: String,
+    pub(super) base: Url,
+    pub(super) http: reqwest::Client,
+    logins: Logins,
+    pub(super) tickets: Tickets,
 }
 
 /// The innermost reason of a failed request: the outer ones repeat the address.
@@ -95,10 +86,28 @@ fn same_origin(a: &Url, b: &Url) -> bool {
         && a.port_or_known_default() == b.port_or_known_default()
 }
 
-fn link_local(url: &Url) -> bool {
+fn signature(ticket: &Ticket, login: &Login) -> Option<HeaderValue> {
+    use base64::Engine as _;
+    let text = match (ticket, login) {
+        (Ticket::Bearer(token), _) => format!("Bearer {}", token.expose()),
+        (Ticket::Basic, Login::Basic { username, password }) => {
+            let pair = format!("{username}:{}", password.expose());
+            format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
+        }
+        (Ticket::Basic, _) => return None,
+    };
+    let mut value = HeaderValue::from_str(&text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+pub(super) fn link_local(url: &Url) -> bool {
+    let v4 = |a: Ipv4Addr| a.is_unspecified() || a.is_link_local();
     match url.host() {
-        Some(url::Host::Ipv4(a)) => IpAddr::V4(a).is_unspecified() || a.is_link_local(),
-        Some(url::Host::Ipv6(a)) => a.is_unspecified() || a.is_unicast_link_local(),
+        Some(url::Host::Ipv4(a)) => v4(a),
+        Some(url::Host::Ipv6(a)) => {
+            a.is_unspecified() || a.is_unicast_link_local() || a.to_ipv4_mapped().is_some_and(v4)
+        }
         _ => false,
     }
 }
@@ -110,7 +119,13 @@ impl Remote {
         let at = if host == "docker.io" { "registry-1.docker.io" } else { host };
         let base = Url::parse(&format!("{scheme}://{at}/v2/"))
             .map_err(|e| RegistryError::Answer { registry: host.into(), why: e.to_string() })?;
-        Ok(Self { name: host.into(), base, http, login: registry.login, tickets: Tickets::default() })
+        Ok(Self {
+            name: host.into(),
+            base,
+            http,
+            logins: Logins::new(registry.credentials),
+            tickets: Tickets::default(),
+        })
     }
 
     pub(super) fn answer(&self, why: impl Into<String>) -> RegistryError {
@@ -118,7 +133,12 @@ impl Remote {
     }
 
     pub(super) fn url(&self, path: &str) -> Result<Url, RegistryError> {
-        let url = self.base.join(path).map_err(|e| self.answer(e.to_string()))?;
+        self.within(&self.base, path)
+    }
+
+    /// An address of this registry, relative to another one.
+    pub(super) fn within(&self, from: &Url, path: &str) -> Result<Url, RegistryError> {
+        let url = from.join(path).map_err(|e| self.answer(e.to_string()))?;
         if same_origin(&url, &self.base) {
             Ok(url)
         } else {
@@ -126,165 +146,91 @@ impl Remote {
         }
     }
 
-    /// Sends a request for `repository`, answering one challenge. The answer may have any status but 401 and 403.
+    /// Sends a request, answering one challenge. The answer may have any status but 401 and 403.
     pub(super) async fn send(
         &self,
         method: Method,
-        repository: &str,
         url: Url,
-        accept: &'static str,
-        clock: Clock,
+        request: &Request<'_>,
     ) -> Result<Response, RegistryError> {
-        let mut challenged = false;
+        let (login, kept) = request.clock.run(&self.name, self.logins.get(&self.name)).await??;
+        match self.send_as(&login, &method, &url, request).await {
+            // The credentials may have been changed since they were read.
+            Err(RegistryError::Refused { .. }) if kept => {
+                self.logins.forget();
+                let (login, _) = request.clock.run(&self.name, self.logins.get(&self.name)).await??;
+                self.tickets.clear();
+                self.send_as(&login, &method, &url, request).await
+            }
+            other => other,
+        }
+    }
+
+    async fn send_as(
+        &self,
+        login: &Login,
+        method: &Method,
+        url: &Url,
+        request: &Request<'_>,
+    ) -> Result<Response, RegistryError> {
+        let (repository, operation) = (request.repository, request.operation);
+        let mut challenged = matches!(login, Login::Token(_));
+        let mut ticket = match login {
+            Login::Token(t) => Some(Ticket::Bearer(t.clone())),
+            _ => self.tickets.get(repository, operation),
+        };
         loop {
-            let ticket = match &self.login {
-                Login::Token(t) => Some(Ticket::Bearer(t.clone())),
-                _ => self.tickets.get(repository),
-            };
-            let response = self.follow(&method, url.clone(), accept, ticket.as_ref(), clock).await?;
+            let signature = ticket.and_then(|t| signature(&t, login));
+            let (response, elsewhere) = self.follow(method, url.clone(), signature, request).await?;
             let status = response.status();
-            if status == StatusCode::UNAUTHORIZED && !challenged && !matches!(self.login, Login::Token(_)) {
+            // Another host's challenge would lead the password to where that host wants it.
+            if let (Some(to), 401 | 403) = (elsewhere, status.as_u16()) {
+                let why = format!("it answered {}", status.as_u16());
+                return Err(RegistryError::Redirect { registry: self.name.clone(), to, why });
+            }
+            if status == StatusCode::UNAUTHORIZED && !challenged {
                 challenged = true;
-                self.tickets.forget(repository);
-                if self.meet(response.headers(), repository, clock).await? {
+                self.tickets.forget(repository, operation);
+                ticket = self.meet(login, response.headers(), request).await?;
+                if ticket.is_some() {
                     continue;
                 }
             }
             if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-                self.tickets.forget(repository);
-                return Err(self.refused(status));
+                self.tickets.forget(repository, operation);
+                return Err(self.refused(login, status));
             }
             return Ok(response);
         }
     }
 
-    fn refused(&self, status: StatusCode) -> RegistryError {
-        let (login, advice) = match &self.login {
-            Login::Anonymous => (
-                "a request without credentials".to_owned(),
-                format!(
-                    "set username and password under [registries.\"{}\"] in sutler.toml, or check the chart's name",
-                    self.name
-                ),
-            ),
-            Login::Basic { username, .. } => (
-                format!("the credentials of user {username}"),
-                "check the password and what the user may pull".to_owned(),
-            ),
-            Login::Token(_) => {
-                ("the configured token".to_owned(), "check that it is valid and may pull".to_owned())
-            }
-        };
-        RegistryError::Refused { registry: self.name.clone(), login, status: status.as_u16(), advice }
-    }
-
-    /// Gets a ticket for what the challenge asks; `false` where there is nothing to offer.
-    async fn meet(&self, headers: &HeaderMap, repository: &str, clock: Clock) -> Result<bool, RegistryError> {
-        let challenges: Vec<Challenge> =
-            headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|h| auth::parse(h.to_str().ok()?)).collect();
-        let bearer = challenges.iter().find_map(|c| match c {
-            Challenge::Bearer { realm, service, scope } => Some((realm, service, scope)),
-            Challenge::Basic => None,
-        });
-        if let Some((realm, service, scope)) = bearer {
-            let (token, lives) =
-                self.token(realm, service.as_deref(), scope.as_deref(), repository, clock).await?;
-            self.tickets.put(repository, Ticket::Bearer(token), lives);
-            return Ok(true);
-        }
-        if challenges.contains(&Challenge::Basic) && matches!(self.login, Login::Basic { .. }) {
-            self.tickets.put(repository, Ticket::Basic, Duration::from_secs(3600));
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
-    async fn token(
-        &self,
-        realm: &str,
-        service: Option<&str>,
-        scope: Option<&str>,
-        repository: &str,
-        clock: Clock,
-    ) -> Result<(sutler_model::Secret, Duration), RegistryError> {
-        let mut url =
-            Url::parse(realm).map_err(|_| self.answer("its challenge names no address for tokens"))?;
-        if !(url.scheme() == "https" || (url.scheme() == "http" && self.base.scheme() == "http"))
-            || link_local(&url)
-        {
-            return Err(
-                self.answer("its challenge sends the password over an unsafe connection; it was not sent")
-            );
-        }
-        let default_scope = format!("repository:{repository}:pull");
-        {
-            let mut query = url.query_pairs_mut();
-            service.iter().for_each(|s| {
-                query.append_pair("service", s);
-            });
-            query.append_pair("scope", scope.unwrap_or(&default_scope));
-        }
-        let mut request = self.http.get(url);
-        if let Login::Basic { username, password } = &self.login {
-            request = request.basic_auth(username, Some(password.expose()));
-        }
-        let response = clock.run(&self.name, request.send()).await?.map_err(|e| self.unreachable(&e))?;
-        match response.status() {
-            StatusCode::OK => {}
-            s if s == StatusCode::UNAUTHORIZED || s == StatusCode::FORBIDDEN => return Err(self.refused(s)),
-            s => {
-                return Err(RegistryError::Status {
-                    registry: self.name.clone(),
-                    status: s.as_u16(),
-                    what: "a token".into(),
-                });
-            }
-        }
-        let body = self.body(response, TOKEN_LIMIT, "a token", "its token endpoint", clock).await?;
-        serde_json::from_slice::<TokenAnswer>(&body)
-            .ok()
-            .and_then(TokenAnswer::take)
-            .ok_or_else(|| self.answer("its token endpoint answered no token"))
-    }
-
-    fn unreachable(&self, e: &reqwest::Error) -> RegistryError {
+    pub(super) fn unreachable(&self, e: &reqwest::Error) -> RegistryError {
         RegistryError::Unreachable { registry: self.name.clone(), why: reason(e) }
     }
 
-    fn signature(&self, ticket: Option<&Ticket>) -> Option<HeaderValue> {
-        use base64::Engine as _;
-        let text = match (ticket?, &self.login) {
-            (Ticket::Bearer(token), _) => format!("Bearer {}", token.expose()),
-            (Ticket::Basic, Login::Basic { username, password }) => {
-                let pair = format!("{username}:{}", password.expose());
-                format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
-            }
-            (Ticket::Basic, _) => return None,
-        };
-        let mut value = HeaderValue::from_str(&text).ok()?;
-        value.set_sensitive(true);
-        Some(value)
-    }
-
-    /// Follows redirects; what signs the request never leaves the registry's own origin.
+    /// Follows redirects, and tells the last host once they left the registry's own origin. What signs the request
+    /// never leaves that origin, and does not come back to it.
     async fn follow(
         &self,
         method: &Method,
         mut url: Url,
-        accept: &'static str,
-        ticket: Option<&Ticket>,
-        clock: Clock,
-    ) -> Result<Response, RegistryError> {
+        mut signature: Option<HeaderValue>,
+        request: &Request<'_>,
+    ) -> Result<(Response, Option<String>), RegistryError> {
+        let mut left = false;
         for _ in 0..=REDIRECTS {
-            let mut request = self.http.request(method.clone(), url.clone()).header(ACCEPT, accept);
-            if same_origin(&url, &self.base)
-                && let Some(value) = self.signature(ticket)
-            {
-                request = request.header(AUTHORIZATION, value);
+            left |= !same_origin(&url, &self.base);
+            if left {
+                signature = None;
             }
-            let response = clock.run(&self.name, request.send()).await?.map_err(|e| self.unreachable(&e))?;
+            let mut one = self.http.request(method.clone(), url.clone()).header(ACCEPT, request.accept);
+            if let Some(value) = &signature {
+                one = one.header(AUTHORIZATION, value.clone());
+            }
+            let response =
+                request.clock.run(&self.name, one.send()).await?.map_err(|e| self.unreachable(&e))?;
             if !response.status().is_redirection() {
-                return Ok(response);
+                return Ok((response, left.then(|| url.host_str().unwrap_or("nowhere").to_owned())));
             }
             let to =
                 response.headers().get(LOCATION).and_then(|l| l.to_str().ok()).and_then(|l| url.join(l).ok());
@@ -305,32 +251,61 @@ impl Remote {
         Err(self.answer(format!("it redirects more than {REDIRECTS} times")))
     }
 
-    /// Reads a body that may not be larger than `limit`.
+    /// An answer that a web server gives as well is no registry's.
+    pub(super) fn no_page(&self, response: Response, what: &str) -> Result<Response, RegistryError> {
+        let status = response.status();
+        let html = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|t| t.as_bytes().to_ascii_lowercase().starts_with(b"text/html"));
+        // A gateway's 502 is a page too, but one that goes away.
+        if html && (status.is_success() || status.is_client_error()) {
+            return Err(RegistryError::NotOci { registry: self.name.clone(), what: what.into() });
+        }
+        Ok(response)
+    }
+
+    /// Reads a body within its bounds. The digest is computed as it comes, and nothing is read that is too much.
     pub(super) async fn body(
         &self,
         mut response: Response,
-        limit: u64,
-        what: &'static str,
-        of: &str,
+        bounds: &Bounds<'_>,
         clock: Clock,
     ) -> Result<Bytes, RegistryError> {
-        let too_large = || RegistryError::TooLarge { chart: of.into(), what, limit };
-        if response.content_length().is_some_and(|n| n > limit) {
-            return Err(too_large());
+        use sha2::Digest as _;
+        let (what, chart) = (bounds.what, || bounds.of.to_owned());
+        let check = |n: u64, whole: bool| match bounds.size {
+            _ if n > bounds.most => Err(RegistryError::TooLarge { chart: chart(), what, limit: bounds.most }),
+            Some(told) if n > told || (whole && n < told) => {
+                Err(RegistryError::Size { chart: chart(), what, told })
+            }
+            _ => Ok(()),
+        };
+        if let Some(claimed) = response.content_length() {
+            check(claimed, true)?;
         }
-        let mut out = BytesMut::new();
+        let (mut out, mut hash) = (BytesMut::new(), sha2::Sha256::new());
         while let Some(chunk) =
             clock.run(&self.name, response.chunk()).await?.map_err(|e| self.unreachable(&e))?
         {
-            if (out.len() + chunk.len()) as u64 > limit {
-                return Err(too_large());
-            }
+            check((out.len() + chunk.len()) as u64, false)?;
+            hash.update(&chunk);
             out.extend_from_slice(&chunk);
         }
-        Ok(out.freeze())
+        check(out.len() as u64, true)?;
+        let actual = Digest::from_bytes(hash.finalize().into());
+        match bounds.digest {
+            Some(expected) if expected != actual => Err(RegistryError::Digest {
+                chart: chart(),
+                what,
+                expected: expected.to_string(),
+                actual: actual.to_string(),
+            }),
+            _ => Ok(out.freeze()),
+        }
     }
 
-    pub(super) fn status(&self, status: StatusCode, what: impl Into<String>) -> RegistryError {
+    pub(super) fn status(&self, status: StatusCode, what: &str) -> RegistryError {
         RegistryError::Status { registry: self.name.clone(), status: status.as_u16(), what: what.into() }
     }
 }

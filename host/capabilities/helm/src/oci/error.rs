@@ -1,6 +1,6 @@
 //! What goes wrong with registries and charts. Clones, since one pull may serve several callers.
 
-use super::reference::BadChartUrl;
+use super::reference::{BadChartUrl, ChartUrl};
 
 /// Never holds a password, a token or a query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +16,14 @@ pub enum RegistryError {
     TimeUsedUp(String),
     #[error("registry {registry} refused {login} ({status}); {advice}")]
     Refused { registry: String, login: String, status: u16, advice: String },
+    #[error("registry {registry}: its credentials cannot be used: {why}")]
+    Credentials { registry: String, why: String },
+    #[error("registry {registry}: the credential helper docker-credential-{helper}: {why}")]
+    Helper { registry: String, helper: String, why: String },
+    #[error(
+        "registry {registry} answered with a web page for {what}: it is no OCI registry, and only those work; push the chart with `helm push CHART.tgz oci://REGISTRY/PATH`, or name the host and port of this server's OCI (Docker) connector"
+    )]
+    NotOci { registry: String, what: String },
     #[error("chart {chart} has no version {version}; see `tags` for those that exist")]
     NoVersion { chart: String, version: String },
     #[error("chart {chart} has no version that fits {range}; the registry lists {count} tags")]
@@ -28,6 +36,12 @@ pub enum RegistryError {
     Digest { chart: String, what: &'static str, expected: String, actual: String },
     #[error("{chart} is not a Helm chart: {why}")]
     NotAChart { chart: String, why: String },
+    #[error(
+        "{what} of {chart} is not the {told} bytes that its manifest tells: it was changed or damaged on its way"
+    )]
+    Size { chart: String, what: &'static str, told: u64 },
+    #[error("{chart} is not signed as [registries] `verify` demands: {why}")]
+    NotSigned { chart: String, why: String },
     #[error("{what} of {chart} is larger than {limit} bytes")]
     TooLarge { chart: String, what: &'static str, limit: u64 },
     #[error("registry {registry} answered {status} for {what}")]
@@ -36,14 +50,35 @@ pub enum RegistryError {
     Answer { registry: String, why: String },
     #[error("registry {registry} redirects to {to}: {why}")]
     Redirect { registry: String, to: String, why: String },
+    /// What a registry did wrong, with the chart that was asked for.
+    #[error("chart {chart}: {error}")]
+    Of { chart: String, error: Box<RegistryError> },
 }
 
 impl RegistryError {
+    /// Names the chart where the error itself does not.
+    pub(super) fn of(self, url: &ChartUrl) -> Self {
+        match self {
+            error @ (Self::Unreachable { .. }
+            | Self::Slow { .. }
+            | Self::Refused { .. }
+            | Self::Credentials { .. }
+            | Self::Helper { .. }
+            | Self::NotOci { .. }
+            | Self::Range(_)
+            | Self::Status { .. }
+            | Self::Answer { .. }
+            | Self::Redirect { .. }) => Self::Of { chart: url.to_string(), error: Box::new(error) },
+            error => error,
+        }
+    }
+
     /// Whether the same request may succeed later.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Slow { .. } => true,
+            Self::Unreachable { .. } | Self::Slow { .. } | Self::Helper { .. } => true,
             Self::Status { status, .. } => *status >= 500 || *status == 429,
+            Self::Of { error, .. } => error.retryable(),
             _ => false,
         }
     }

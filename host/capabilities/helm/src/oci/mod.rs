@@ -3,15 +3,23 @@
 mod auth;
 mod cache;
 mod client;
+mod credentials;
 mod error;
+mod login;
+mod manifest;
+mod network;
+mod provenance;
 mod pull;
 mod range;
 mod reference;
 mod registries;
+mod tags;
 
 pub use error::RegistryError;
 pub use range::{BadRange, Range};
 pub use reference::{BadChartUrl, ChartUrl};
 
 pub(crate) use client::Clock;
+pub(crate) use credentials::CredentialFiles;
+pub(crate) use provenance::Keyring;
 pub(crate) use pull::{Charts, Wanted};

@@ -6,29 +6,23 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use moka::future::Cache;
-use reqwest::header::{HeaderMap, LINK};
 use reqwest::{Method, StatusCode};
-use serde::Deserialize;
 use sutler_model::Digest;
 
+use super::auth::Operation;
 use super::cache::Disk;
-use super::client::{Clock, Remote};
+use super::client::{Bounds, Clock, Remote, Request};
 use super::error::RegistryError;
+use super::manifest::{self, Part, not_a_chart, parts};
+use super::provenance::{self, Keyring};
 use super::range::{self, Range};
 use super::reference::{ChartUrl, is_tag, tag_of};
 use super::registries::Registries;
+use super::tags;
 use crate::chart::Chart;
 use crate::config::{ConfigError, HelmConfig, RegistryConfig};
 
-const CONFIG_TYPE: &str = "application/vnd.cncf.helm.config.v1+json";
-const CONTENT_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
-const LEGACY_CONTENT_TYPE: &str = "application/tar+gzip";
-const MANIFEST_TYPES: &str =
-    "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
 const MANIFEST_LIMIT: u64 = 4 << 20;
-/// Pages and tags of one list that are read before it is refused.
-const PAGES: usize = 100;
-const TAGS: usize = 20_000;
 
 /// A chart as a plugin names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,24 +41,12 @@ pub(crate) struct Charts {
     max_chart: u64,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Manifest {
-    config: Descriptor,
-    layers: Vec<Descriptor>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Descriptor {
-    media_type: String,
-    digest: String,
-    size: u64,
-}
-
-#[derive(Deserialize)]
-struct TagList {
-    tags: Option<Vec<String>>,
+/// A blob to get.
+struct Blob {
+    what: &'static str,
+    part: Part,
+    /// Bytes.
+    most: u64,
 }
 
 impl Charts {
@@ -80,7 +62,7 @@ impl Charts {
             .weigher(|_, c: &Arc<Chart>| u32::try_from(c.bytes()).unwrap_or(u32::MAX))
             .build();
         Ok(Self {
-            registries: Registries::new(registries, Duration::from_secs(config.timeout_seconds))?,
+            registries: Registries::new(config, registries)?,
             disk: Disk::open(folder, config.cache_mib << 20)?,
             parsed,
             tags: Cache::builder()
@@ -101,7 +83,7 @@ impl Charts {
             return Ok(tags);
         }
         let remote = self.registries.get(url.host())?;
-        let tags = Arc::new(list_tags(&remote, url, clock).await?);
+        let tags = Arc::new(tags::list(&remote, url, clock).await.map_err(|e| e.of(url))?);
         self.tags.insert(url.clone(), tags.clone()).await;
         Ok(tags)
     }
@@ -112,6 +94,7 @@ impl Charts {
         tokio::time::timeout_at(clock.deadline.into(), self.get_in_time(wanted, clock))
             .await
             .unwrap_or_else(|_| Err(RegistryError::TimeUsedUp(wanted.url.host().to_owned())))
+            .map_err(|e| e.of(&wanted.url))
     }
 
     async fn get_in_time(&self, wanted: &Wanted, clock: Clock) -> Result<Arc<Chart>, RegistryError> {
@@ -184,17 +167,13 @@ impl Charts {
         clock: Clock,
     ) -> Result<Digest, RegistryError> {
         let at = remote.url(&format!("{}/manifests/{tag}", url.repository()))?;
-        let head = remote.send(Method::HEAD, url.repository(), at.clone(), MANIFEST_TYPES, clock).await?;
+        let head = remote.send(Method::HEAD, at, &for_manifest(url, clock)).await?;
+        let head = remote.no_page(head, "the manifest")?;
         let told = head.headers().get("docker-content-digest").and_then(|d| d.to_str().ok()?.parse().ok());
         match (head.status(), told) {
             (StatusCode::OK, Some(digest)) => Ok(digest),
             (StatusCode::NOT_FOUND, _) => Err(no_version(url, tag)),
-            _ => {
-                let bytes = self.manifest(remote, url, tag, clock).await?;
-                let digest = Digest::of(&bytes);
-                self.disk.put(url, digest, bytes).await;
-                Ok(digest)
-            }
+            _ => Ok(Digest::of(&self.manifest(remote, url, tag, None, clock).await?)),
         }
     }
 
@@ -203,150 +182,133 @@ impl Charts {
         remote: &Remote,
         url: &ChartUrl,
         tag: &str,
+        digest: Option<Digest>,
         clock: Clock,
     ) -> Result<Bytes, RegistryError> {
         let at = remote.url(&format!("{}/manifests/{tag}", url.repository()))?;
-        let response = remote.send(Method::GET, url.repository(), at, MANIFEST_TYPES, clock).await?;
+        let response = remote.send(Method::GET, at, &for_manifest(url, clock)).await?;
+        let response = remote.no_page(response, "the manifest")?;
         match response.status() {
             StatusCode::OK => {
-                remote.body(response, MANIFEST_LIMIT, "the manifest", &url.to_string(), clock).await
+                let of = url.to_string();
+                let bounds =
+                    Bounds { what: "the manifest", of: &of, most: MANIFEST_LIMIT, size: None, digest };
+                remote.body(response, &bounds, clock).await
             }
             StatusCode::NOT_FOUND => Err(no_version(url, tag)),
-            s => Err(remote.status(s, format!("the manifest of {url}"))),
+            s => Err(remote.status(s, "the manifest")),
         }
     }
 
+    /// Downloads what is not on disk, checks the whole, and only then keeps it.
     async fn pull(&self, url: &ChartUrl, digest: Digest, clock: Clock) -> Result<Arc<Chart>, RegistryError> {
         let remote = self.registries.get(url.host())?;
+        let mut fresh = Vec::new();
         let manifest = match self.disk.get(url, digest).await {
             Some(bytes) => bytes,
             None => {
-                let bytes = self.manifest(&remote, url, &digest.to_string(), clock).await?;
-                verify(url, "the manifest", digest, &bytes)?;
-                self.disk.put(url, digest, bytes.clone()).await;
+                let bytes = self.manifest(&remote, url, &digest.to_string(), Some(digest), clock).await?;
+                fresh.push((digest, bytes.clone()));
                 bytes
             }
         };
-        let content = content_of(url, &manifest)?;
-        let blob_digest: Digest =
-            content.digest.parse().map_err(|_| not_a_chart(url, "its content has no sha256 digest"))?;
-        let archive = match self.disk.get(url, blob_digest).await {
-            Some(bytes) => bytes,
-            None => {
-                let bytes = self.blob(&remote, url, &content, blob_digest, clock).await?;
-                self.disk.put(url, blob_digest, bytes.clone()).await;
-                bytes
+        let keyring = self.registries.keyring(url.host());
+        let parts = parts(url, &manifest, keyring.is_some())?;
+        let content = Blob { what: "the content", part: parts.content, most: self.max_chart };
+        let archive = self.blob(&remote, url, content, &mut fresh, clock).await?;
+        let signed = match keyring {
+            None => None,
+            Some(keyring) => {
+                let part = parts.provenance.ok_or_else(|| RegistryError::NotSigned {
+                    chart: url.to_string(),
+                    why: "there is no provenance file beside it; use `helm package --sign`, and push the chart with its .prov".into(),
+                })?;
+                let blob = Blob { what: "the provenance file", part, most: provenance::LIMIT };
+                let file = self.blob(&remote, url, blob, &mut fresh, clock).await?;
+                Some((keyring.clone(), file))
             }
         };
-        let shown = url.to_string();
-        tokio::task::spawn_blocking(move || Chart::read(archive, digest))
+        let shown = url.clone();
+        let chart = tokio::task::spawn_blocking(move || read(&shown, archive, digest, parts.content, signed))
             .await
-            .map_err(|_| remote.answer("reading the chart was interrupted"))?
-            .map(Arc::new)
-            .map_err(|e| RegistryError::NotAChart { chart: shown, why: e.to_string() })
+            .map_err(|_| remote.answer("reading the chart was interrupted"))??;
+        for (digest, bytes) in fresh {
+            self.disk.put(url, digest, bytes).await;
+        }
+        Ok(Arc::new(chart))
     }
 
+    /// A blob of a chart, from disk or from its registry; then it is added to `fresh`.
     async fn blob(
         &self,
         remote: &Remote,
         url: &ChartUrl,
-        content: &Descriptor,
-        digest: Digest,
+        Blob { what, part, most }: Blob,
+        fresh: &mut Vec<(Digest, Bytes)>,
         clock: Clock,
     ) -> Result<Bytes, RegistryError> {
         let chart = url.to_string();
-        if content.size > self.max_chart {
-            return Err(RegistryError::TooLarge { chart, what: "the content", limit: self.max_chart });
+        if part.size > most {
+            return Err(RegistryError::TooLarge { chart, what, limit: most });
         }
-        let at = remote.url(&format!("{}/blobs/{digest}", url.repository()))?;
+        if let Some(bytes) = self.disk.get(url, part.digest).await {
+            return Ok(bytes);
+        }
+        let at = remote.url(&format!("{}/blobs/{}", url.repository(), part.digest))?;
         let started = Instant::now();
-        let response = remote.send(Method::GET, url.repository(), at, "*/*", clock).await?;
+        let request =
+            Request { repository: url.repository(), operation: Operation::Pull, accept: "*/*", what, clock };
+        let response = remote.send(Method::GET, at, &request).await?;
         if !response.status().is_success() {
-            return Err(remote.status(response.status(), format!("the content of {url}")));
+            return Err(remote.status(response.status(), what));
         }
-        let bytes = remote.body(response, self.max_chart, "the content", &chart, clock).await?;
-        verify(url, "the content", digest, &bytes)?;
+        let bounds = Bounds { what, of: &chart, most, size: Some(part.size), digest: Some(part.digest) };
+        let bytes = remote.body(response, &bounds, clock).await?;
         tracing::info!(
             event = "helm.pulled",
             chart,
             bytes = bytes.len(),
             millis = started.elapsed().as_millis() as u64
         );
+        fresh.push((part.digest, bytes.clone()));
         Ok(bytes)
+    }
+}
+
+/// Reads a chart and checks who signed it. Blocking.
+fn read(
+    url: &ChartUrl,
+    archive: Bytes,
+    digest: Digest,
+    content: Part,
+    signed: Option<(Arc<Keyring>, Bytes)>,
+) -> Result<Chart, RegistryError> {
+    let chart = Chart::read(archive, digest).map_err(|e| not_a_chart(url, e.to_string()))?;
+    let (name, version) = (&chart.metadata.name, &chart.metadata.version);
+    if !range::is_version(version) {
+        let version: String = version.chars().take(100).collect();
+        return Err(not_a_chart(url, format!("Chart.yaml: version {version:?} is not a semantic version")));
+    }
+    if let Some((keyring, file)) = signed {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let key = keyring
+            .check(&file, name, version, content.digest, now.as_secs())
+            .map_err(|e| RegistryError::NotSigned { chart: url.to_string(), why: e.to_string() })?;
+        tracing::info!(event = "helm.verified", chart = %url, version, key);
+    }
+    Ok(chart)
+}
+
+fn for_manifest(url: &ChartUrl, clock: Clock) -> Request<'_> {
+    Request {
+        repository: url.repository(),
+        operation: Operation::Pull,
+        accept: manifest::ACCEPTED,
+        what: "the manifest",
+        clock,
     }
 }
 
 fn no_version(url: &ChartUrl, tag: &str) -> RegistryError {
     RegistryError::NoVersion { chart: url.to_string(), version: tag.into() }
-}
-
-fn not_a_chart(url: &ChartUrl, why: &str) -> RegistryError {
-    RegistryError::NotAChart { chart: url.to_string(), why: why.into() }
-}
-
-fn verify(url: &ChartUrl, what: &'static str, expected: Digest, bytes: &[u8]) -> Result<(), RegistryError> {
-    let actual = Digest::of(bytes);
-    if actual == expected {
-        return Ok(());
-    }
-    Err(RegistryError::Digest {
-        chart: url.to_string(),
-        what,
-        expected: expected.to_string(),
-        actual: actual.to_string(),
-    })
-}
-
-/// The one layer with the chart; a provenance layer beside it is passed over.
-fn content_of(url: &ChartUrl, manifest: &[u8]) -> Result<Descriptor, RegistryError> {
-    let manifest: Manifest = serde_json::from_slice(manifest)
-        .map_err(|_| not_a_chart(url, "its manifest is not an OCI image manifest"))?;
-    if manifest.config.media_type != CONFIG_TYPE {
-        let found: String = manifest.config.media_type.chars().take(100).collect();
-        return Err(not_a_chart(url, &format!("it is an artifact of type {found}, not {CONFIG_TYPE}")));
-    }
-    let is_content = |d: &Descriptor| d.media_type == CONTENT_TYPE || d.media_type == LEGACY_CONTENT_TYPE;
-    let mut contents = manifest.layers.into_iter().filter(is_content);
-    match (contents.next(), contents.next()) {
-        (Some(one), None) => Ok(one),
-        (None, _) => Err(not_a_chart(url, "its manifest has no layer with a chart")),
-        (Some(_), Some(_)) => Err(not_a_chart(url, "its manifest has more than one layer with a chart")),
-    }
-}
-
-async fn list_tags(remote: &Remote, url: &ChartUrl, clock: Clock) -> Result<Vec<String>, RegistryError> {
-    let mut next = Some(format!("{}/tags/list?n=1000", url.repository()));
-    let mut out = Vec::new();
-    for _ in 0..PAGES {
-        let Some(path) = next else { return Ok(out) };
-        let response =
-            remote.send(Method::GET, url.repository(), remote.url(&path)?, "application/json", clock).await?;
-        match response.status() {
-            StatusCode::OK => {}
-            StatusCode::NOT_FOUND => return Err(RegistryError::NoChart(url.to_string())),
-            s => return Err(remote.status(s, format!("the tags of {url}"))),
-        }
-        next = next_page(response.headers());
-        let body = remote.body(response, MANIFEST_LIMIT, "the list of tags", &url.to_string(), clock).await?;
-        let page: TagList =
-            serde_json::from_slice(&body).map_err(|_| remote.answer("its list of tags is not JSON"))?;
-        out.extend(page.tags.unwrap_or_default().into_iter().filter(|t| is_tag(t)));
-        if out.len() > TAGS {
-            break;
-        }
-    }
-    if next.is_none() && out.len() <= TAGS {
-        return Ok(out);
-    }
-    Err(remote.answer(format!(
-        "its list of tags has more than {TAGS} entries or {PAGES} pages; name a version or a digest"
-    )))
-}
-
-/// `Link: </v2/a/tags/list?last=x>; rel="next"`; relative to the list's own address.
-fn next_page(headers: &HeaderMap) -> Option<String> {
-    headers.get_all(LINK).iter().filter_map(|l| l.to_str().ok()).flat_map(|l| l.split(",")).find_map(|link| {
-        let (target, rest) = link.trim().strip_prefix('<')?.split_once('>')?;
-        rest.replace([' ', '"'], "").contains("rel=next").then(|| target.to_owned())
-    })
 }

@@ -17,10 +17,18 @@ struct Bound {
 enum Op {
     Eq,
     Ne,
+    /// Another major version.
+    NeMajor,
+    /// Another major or minor version.
+    NeMinor,
     Gt,
     Ge,
     Lt,
     Le,
+    /// Before it and its pre-releases.
+    Below,
+    /// It and all after it, with its pre-releases.
+    Beyond,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,9 +71,6 @@ impl Partial {
             return None;
         }
         let pre = pre.map_or(Some(Prerelease::EMPTY), |p| Prerelease::new(p).ok())?;
-        if patch.is_none() && !pre.is_empty() {
-            return None;
-        }
         Some(Self { major, minor, patch, pre })
     }
 
@@ -86,7 +91,7 @@ impl Partial {
 
     fn between(&self, end: Option<Version>) -> Vec<Bound> {
         let mut out = vec![Bound { op: Op::Ge, version: self.floor() }];
-        out.extend(end.map(|version| Bound { op: Op::Lt, version }));
+        out.extend(end.map(|version| Bound { op: Op::Below, version }));
         out
     }
 
@@ -121,16 +126,22 @@ impl Partial {
             "" | "=" | "==" if whole => one(Op::Eq, self.floor()),
             "" | "=" | "==" => Some(self.between(self.after())),
             "!=" if whole => one(Op::Ne, self.floor()),
+            "!=" if self.minor.is_some() => one(Op::NeMinor, self.floor()),
+            "!=" if self.major.is_some() => one(Op::NeMajor, self.floor()),
             ">" if whole => one(Op::Gt, self.floor()),
             // `>1` is beyond every 1.y.z.
-            ">" => self.after().and_then(|v| one(Op::Ge, v)),
+            ">" => self.after().and_then(|v| one(Op::Beyond, v)),
             ">=" | "=>" => one(Op::Ge, self.floor()),
             "<" => one(Op::Lt, self.floor()),
             "<=" | "=<" if whole => one(Op::Le, self.floor()),
-            "<=" | "=<" => self.after().map_or(Some(Vec::new()), |v| one(Op::Lt, v)),
+            "<=" | "=<" => self.after().map_or(Some(Vec::new()), |v| one(Op::Below, v)),
             _ => None,
         }
     }
+}
+
+const fn core(v: &Version) -> (u64, u64, u64) {
+    (v.major, v.minor, v.patch)
 }
 
 fn conjunction(text: &str) -> Option<Vec<Bound>> {
@@ -182,8 +193,12 @@ impl Range {
                     match b.op {
                         Op::Eq => order.is_eq(),
                         Op::Ne => order.is_ne(),
+                        Op::NeMajor => version.major != b.version.major,
+                        Op::NeMinor => (version.major, version.minor) != (b.version.major, b.version.minor),
                         Op::Gt => order.is_gt(),
                         Op::Ge => order.is_ge(),
+                        Op::Below => core(version) < core(&b.version),
+                        Op::Beyond => core(version) >= core(&b.version),
                         Op::Lt => order.is_lt(),
                         Op::Le => order.is_le(),
                     }
@@ -191,24 +206,47 @@ impl Range {
         })
     }
 
-    /// The tag of the highest version that fits. Tags that are no versions are passed over.
-    pub fn highest<'a>(&self, tags: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// The tag of the highest version that fits. Helm knows strict versions only, so other spellings (`v1.2`) count
+    /// where no strict one fits; tags that are no versions are passed over.
+    pub fn highest<'a>(&self, tags: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+        self.highest_of(tags.clone(), |text| Version::parse(text).ok())
+            .or_else(|| self.highest_of(tags, lenient))
+    }
+
+    fn highest_of<'a>(
+        &self,
+        tags: impl IntoIterator<Item = &'a str>,
+        read: impl Fn(&str) -> Option<Version>,
+    ) -> Option<&'a str> {
         tags.into_iter()
-            .filter_map(|tag| Some((lenient(&super::reference::version_of(tag))?, tag)))
+            .filter_map(|tag| Some((read(&super::reference::version_of(tag))?, tag)))
             .filter(|(v, _)| self.matches(v))
             .max_by(|(a, x), (b, y)| a.cmp(b).then(x.cmp(y)))
             .map(|(_, tag)| tag)
     }
 }
 
-/// A version as Helm reads tags: `v1.2` is 1.2.0.
+/// A version as Helm reads that of a chart: `v1.2` is 1.2.0.
 fn lenient(text: &str) -> Option<Version> {
     let text = text.strip_prefix('v').unwrap_or(text);
-    Version::parse(text).ok().or_else(|| {
-        let p = Partial::parse(text)?;
-        p.major?;
-        (!text.contains(['x', 'X', '*', '-'])).then(|| p.floor())
-    })
+    let (rest, build) = text.split_once('+').map_or((text, ""), |(a, b)| (a, b));
+    let (core, pre) = rest.split_once('-').map_or((rest, ""), |(a, b)| (a, b));
+    let mut parts = core.split('.').map(|n| n.bytes().all(|b| b.is_ascii_digit()).then(|| n.parse().ok())?);
+    let mut next = || parts.next().unwrap_or(Some(0));
+    let (major, minor, patch) = (next()?, next()?, next()?);
+    if parts.next().is_some()
+        || (text.contains('+') && build.is_empty())
+        || (rest.contains('-') && pre.is_empty())
+    {
+        return None;
+    }
+    let (pre, build) = (Prerelease::new(pre).ok()?, BuildMetadata::new(build).ok()?);
+    Some(Version { major, minor, patch, pre, build })
+}
+
+/// Whether a chart may have this version.
+pub(super) fn is_version(text: &str) -> bool {
+    lenient(text).is_some()
 }
 
 /// Whether the text is one whole version, so that its tag needs no list.
@@ -220,7 +258,9 @@ pub(super) fn is_exact(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    const TAGS: [&str; 14] = [
+    const TAGS: [&str; 18] = [
+        "0.0.3",
+        "0.0.4",
         "0.1.0",
         "0.1.5",
         "0.2.0",
@@ -229,49 +269,93 @@ mod tests {
         "1.2.0",
         "1.2.3",
         "1.2.10",
+        "1.2.3-alpha",
         "1.3.0-rc.1",
         "1.3.0",
+        "1.10.0-beta",
         "2.0.0-beta.2",
         "2.0.0_build.7",
         "latest",
         "v3",
     ];
 
+    /// What Helm's own library (Masterminds/semver 3.5) chooses, but for `v3`.
+    const CHOICES: &[(&str, Option<&str>)] = &[
+        ("*", Some("2.0.0_build.7")),
+        ("^1.2", Some("1.3.0")),
+        ("^1.2.0", Some("1.3.0")),
+        ("~1.2", Some("1.2.10")),
+        ("~1", Some("1.3.0")),
+        ("1.x", Some("1.3.0")),
+        ("1.2.x", Some("1.2.10")),
+        ("1.2", Some("1.2.10")),
+        ("1", Some("1.3.0")),
+        (">=1 <2", Some("1.3.0")),
+        (">= 1.0, < 1.2", Some("1.1.9")),
+        (">1.2.3 <1.3", Some("1.2.10")),
+        ("1.0 - 1.2", Some("1.2.10")),
+        ("1.0.0 - 1.2.0", Some("1.2.0")),
+        ("<1", Some("0.2.0")),
+        ("<=1.2", Some("1.2.10")),
+        (">1", Some("2.0.0_build.7")),
+        (">2", Some("v3")),
+        ("3.x", Some("v3")),
+        (">=1 !=1.3.0 <2", Some("1.2.10")),
+        ("^0.1", Some("0.1.5")),
+        ("^0.1.0", Some("0.1.5")),
+        ("1.2.3", Some("1.2.3")),
+        ("=1.2.3", Some("1.2.3")),
+        ("2.0.0", Some("2.0.0_build.7")),
+        ("~2.0.0-beta", Some("2.0.0_build.7")),
+        (">=1.3.0-0 <1.3.0", Some("1.3.0-rc.1")),
+        (">=2.0.0-0 <2.0.0", Some("2.0.0-beta.2")),
+        ("^4", None),
+        ("~1.0.1", None),
+        ("0.2 || 1.0", Some("1.0.0")),
+        ("^9 || ^0.2", Some("0.2.0")),
+        ("^0", Some("0.2.0")),
+        ("^0.0", Some("0.0.4")),
+        ("^0.0.3", Some("0.0.3")),
+        ("~0", Some("0.2.0")),
+        (">1.2", Some("2.0.0_build.7")),
+        ("<1.2", Some("1.1.9")),
+        ("!=1.2", Some("2.0.0_build.7")),
+        ("!=1.2 <1.3", Some("1.1.9")),
+        ("~>1.2", Some("1.2.10")),
+        ("=>1.2", Some("2.0.0_build.7")),
+        ("=<1.2", Some("1.2.10")),
+        ("~1.2.3-alpha", Some("1.2.10")),
+        ("^1.2.3-alpha", Some("1.10.0-beta")),
+        (">1.2.3-alpha <1.2.4", Some("1.2.3")),
+        ("x", Some("2.0.0_build.7")),
+        ("X", Some("2.0.0_build.7")),
+        ("1.*", Some("1.3.0")),
+        (">=0.0.0-0", Some("2.0.0_build.7")),
+        ("^1.2.3 || ~0.1", Some("1.3.0")),
+        ("v1.2", Some("1.2.10")),
+        ("^v1.2", Some("1.3.0")),
+        (">= 1.2", Some("2.0.0_build.7")),
+        ("> 1.2 < 1.3", None),
+        (">=1.2,<1.3", Some("1.2.10")),
+        ("<=1", Some("1.3.0")),
+        ("<=1.x", Some("1.3.0")),
+        (">=1.x", Some("2.0.0_build.7")),
+        (">1.x", Some("2.0.0_build.7")),
+        ("<1.x", Some("0.2.0")),
+        ("1.2.3+b", Some("1.2.3")),
+        ("~1.x", Some("1.3.0")),
+        ("^1.x", Some("1.3.0")),
+        ("1.3.0-rc.1", Some("1.3.0-rc.1")),
+        ("=1.3.0-rc.1", Some("1.3.0-rc.1")),
+        (">1.3.0-rc.0", Some("2.0.0_build.7")),
+        ("^1.2-beta", Some("1.10.0-beta")),
+        (">=1.2-0", Some("2.0.0_build.7")),
+    ];
+
     #[test]
     fn the_highest_that_fits() {
-        for (range, tag) in [
-            ("*", Some("v3")),
-            ("^1.2", Some("1.3.0")),
-            ("^1.2.0", Some("1.3.0")),
-            ("~1.2", Some("1.2.10")),
-            ("~1", Some("1.3.0")),
-            ("1.x", Some("1.3.0")),
-            ("1.2.x", Some("1.2.10")),
-            ("1.2", Some("1.2.10")),
-            ("1", Some("1.3.0")),
-            (">=1 <2", Some("1.3.0")),
-            (">= 1.0, < 1.2", Some("1.1.9")),
-            (">1.2.3 <1.3", Some("1.2.10")),
-            ("1.0 - 1.2", Some("1.2.10")),
-            ("1.0.0 - 1.2.0", Some("1.2.0")),
-            ("<1", Some("0.2.0")),
-            ("<=1.2", Some("1.2.10")),
-            (">1", Some("v3")),
-            (">=1 !=1.3.0 <2", Some("1.2.10")),
-            ("^0.1", Some("0.1.5")),
-            ("^0.1.0", Some("0.1.5")),
-            ("1.2.3", Some("1.2.3")),
-            ("=1.2.3", Some("1.2.3")),
-            ("2.0.0", Some("2.0.0_build.7")),
-            ("~2.0.0-beta", Some("2.0.0_build.7")),
-            (">=1.3.0-0 <1.3.0", Some("1.3.0-rc.1")),
-            (">=2.0.0-0 <2.0.0", Some("2.0.0-beta.2")),
-            ("^4", None),
-            ("~1.0.1", None),
-            ("0.2 || 1.0", Some("1.0.0")),
-            ("^9 || ^0.2", Some("0.2.0")),
-        ] {
-            assert_eq!(range.parse::<Range>().unwrap().highest(TAGS), tag, "{range}");
+        for (range, tag) in CHOICES {
+            assert_eq!(range.parse::<Range>().unwrap().highest(TAGS), *tag, "{range}");
         }
         assert_eq!(Range::any().highest(["1.0.0-rc.1", "0.9.0"]), Some("0.9.0"), "stable only");
     }
@@ -287,13 +371,25 @@ mod tests {
             "1.x.3",
             "x.1",
             "!1",
-            "1.2-rc",
+            "1.2-r_c",
             "^^1",
             "|| 1",
             "1 || ",
             &"1 ".repeat(200),
         ] {
             assert!(text.parse::<Range>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn versions_of_charts() {
+        for good in ["1.2.3", "v1.2.3", "1", "1.2", "1.2.3-rc.1+b.2", "1.2-rc", "v2+b"] {
+            assert!(is_version(good), "{good}");
+        }
+        for bad in
+            ["", "v", "abc", "1.2.3.4", "1..2", "1.2.x", "-1", "1.2.3-", "1.2.3+", "1 2", "../1", "1.2.3-a_b"]
+        {
+            assert!(!is_version(bad), "{bad}");
         }
     }
 

@@ -4,37 +4,44 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::client::{Remote, http_client};
+use super::client::Remote;
+use super::credentials::CredentialFiles;
 use super::error::RegistryError;
-use crate::config::{ConfigError, Login, Registry, RegistryConfig};
+use super::network::Network;
+use super::provenance::Keyring;
+use crate::config::{ConfigError, HelmConfig, Proxy, Registry, RegistryConfig};
 
 pub(super) struct Registries {
     configured: HashMap<String, (Registry, reqwest::Client)>,
-    plain: reqwest::Client,
+    /// For registries without a table of their own.
+    other: (Registry, reqwest::Client),
     /// Made at first use; only hosts that grants name get here, so it stays small.
     remotes: Mutex<HashMap<String, Arc<Remote>>>,
 }
 
 impl Registries {
     pub(super) fn new(
-        config: &BTreeMap<String, RegistryConfig>,
-        timeout: Duration,
+        helm: &HelmConfig,
+        tables: &BTreeMap<String, RegistryConfig>,
     ) -> Result<Self, ConfigError> {
-        let mut system = rustls::RootCertStore::empty();
-        // A container without certificates still reaches registries with a `ca` of their own.
-        system.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let plain = http_client(None, &system, timeout)?;
+        let of_user =
+            helm.user_credentials.then(|| Arc::new(CredentialFiles::of_user(|name| std::env::var_os(name))));
+        let network = Network::of_host(Duration::from_secs(helm.timeout_seconds))?;
+        let plain = network.client(None, &Proxy::Environment)?;
         let mut configured = HashMap::new();
-        for (host, c) in config {
-            let registry = c.resolve(host)?;
-            let client = match &registry.ca {
-                Some(pem) => http_client(Some(pem), &system, timeout)
-                    .map_err(|e| ConfigError::Registry { registry: host.clone(), why: e.to_string() })?,
-                None => plain.clone(),
+        for (host, table) in tables {
+            let registry = table.resolve(host, of_user.as_ref())?;
+            let client = if registry.ca.is_none() && registry.proxy == Proxy::Environment {
+                plain.clone()
+            } else {
+                network
+                    .client(registry.ca.as_deref(), &registry.proxy)
+                    .map_err(|e| ConfigError::Registry { registry: host.clone(), why: e.to_string() })?
             };
             configured.insert(host.to_ascii_lowercase(), (registry, client));
         }
-        Ok(Self { configured, plain, remotes: Mutex::default() })
+        let other = RegistryConfig::default().resolve("", of_user.as_ref())?;
+        Ok(Self { configured, other: (other, plain), remotes: Mutex::default() })
     }
 
     pub(super) fn get(&self, host: &str) -> Result<Arc<Remote>, RegistryError> {
@@ -42,10 +49,14 @@ impl Registries {
         if let Some(remote) = remotes.get(host) {
             return Ok(remote.clone());
         }
-        let anonymous = Registry { login: Login::Anonymous, ca: None, plain_http: false };
-        let (registry, http) = self.configured.get(host).cloned().unwrap_or((anonymous, self.plain.clone()));
+        let (registry, http) = self.configured.get(host).unwrap_or(&self.other).clone();
         let remote = Arc::new(Remote::new(host, registry, http)?);
         remotes.insert(host.to_owned(), remote.clone());
         Ok(remote)
+    }
+
+    /// The keys of which one must have signed a registry's charts.
+    pub(super) fn keyring(&self, host: &str) -> Option<&Arc<Keyring>> {
+        self.configured.get(host).and_then(|(registry, _)| registry.keyring.as_ref())
     }
 }

@@ -1,16 +1,28 @@
 //! Through the public interface: charts from an emulated registry, releases on an emulated cluster.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod again;
 mod archive;
 mod atomic;
+mod credentials;
 mod drift;
 mod faulty;
 mod hooks;
+mod hostile;
+mod proxies;
 mod pull;
 mod real;
+mod real_registry;
 mod registry;
 mod release;
+mod signed;
+mod signing;
 mod support;
 mod uninstall;

@@ -225,7 +225,7 @@ async fn what_the_registry_gets_wrong() {
         (Misbehaviour::Truncate, true, "cannot be reached"),
         (Misbehaviour::Status(503), true, "answered 503"),
         (Misbehaviour::Status(403), false, "refused a request without credentials (403)"),
-        (Misbehaviour::NotARegistry, false, "has no version"),
+        (Misbehaviour::NotARegistry, false, "it is no OCI registry, and only those work"),
         (Misbehaviour::Delay(std::time::Duration::from_secs(6)), true, "did not answer within 5 s"),
     ] {
         // Nothing cached.
