@@ -8,7 +8,8 @@ use clap::Args;
 
 use crate::process::call;
 use crate::project::Project;
-use crate::real::packages;
+use crate::real::background::Build;
+use crate::real::{World, packages};
 use crate::stages::Stages;
 use crate::{engine, guests, previous, tools};
 
@@ -26,6 +27,9 @@ pub struct SoakArgs {
     /// Kills that the crash suite survives, each with a seed of its own
     #[arg(long, default_value_t = 1_000)]
     crashes: u32,
+    /// Random sequences of operations, each step by one of the two tools
+    #[arg(long, default_value_t = 200)]
+    sequences: u64,
     /// The commit whose binary runs beside this one
     #[arg(long, default_value = "HEAD^")]
     previous: String,
@@ -53,6 +57,7 @@ pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
         tests(project, "test(real_postgres_killed) or test(real_postgres_a_host_an_hour_ahead)", &crashes)
     });
     stage(all, "faults", || faults(project, args));
+    stage(all, "releases beside helm", || releases(project, args));
     stage(all, "the binary of before", || {
         let previous = previous::build(project, &args.previous)?;
         // Ignored on other days, for want of that binary.
@@ -76,6 +81,16 @@ fn faults(project: &Project, args: &SoakArgs) -> Result<Vec<String>> {
         tests(project, "test(/fault/)", &[("SUTLER_FAULT_SEED", seed.to_string())])?;
     }
     Ok(vec![format!("{} rounds, seeds from {first} on", args.seeds)])
+}
+
+/// On a cluster of its own.
+fn releases(project: &Project, args: &SoakArgs) -> Result<Vec<String>> {
+    packages::ensure()?;
+    let world = World::start(project, &Build::start(project)?.finish()?)?;
+    let mut command = soak(project, "test(/real_helm::/)")?;
+    command.envs(world.env.iter().map(|(name, value)| (name, value)));
+    told(command.env("SUTLER_CHART", "all").env("SUTLER_SEEDS", args.sequences.to_string()))?;
+    Ok(vec![format!("every chart, {} sequences", args.sequences)])
 }
 
 /// What tests tell for the table begins so.

@@ -7,3 +7,9 @@ mod render;
 mod rig;
 mod sequences;
 mod state;
+
+/// Seconds since 1970: what makes a sample another one each time.
+fn clock() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
+}

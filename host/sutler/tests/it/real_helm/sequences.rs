@@ -7,9 +7,15 @@ use super::charts::{Chart, named};
 use super::rig::Rig;
 use super::state::{assert_same, state};
 
-/// How many sequences: `SUTLER_SEEDS`, a few by default.
-fn seeds() -> u64 {
-    std::env::var("SUTLER_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(4)
+/// `SUTLER_SEEDS` of them from `SUTLER_FIRST_SEED` on; otherwise two that are always the same and a new one.
+fn seeds() -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let (count, first) = (number("SUTLER_SEEDS"), number("SUTLER_FIRST_SEED"));
+    if count.is_none() && first.is_none() {
+        return vec![2, 3, super::clock()];
+    }
+    let first = first.unwrap_or(1);
+    (first..first + count.unwrap_or(1)).collect()
 }
 
 const STEPS: usize = 7;
@@ -125,8 +131,8 @@ async fn sequence(rig: &Rig, seed: u64) {
 async fn real_sequences_end_as_helm_alone() {
     let Some(world) = real() else { return };
     let rig = Rig::start(world, None).await;
-    let first: u64 = std::env::var("SUTLER_FIRST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    for seed in first..first + seeds() {
+    for seed in seeds() {
+        println!("SUTLER_FIRST_SEED={seed}");
         sequence(&rig, seed).await;
     }
 }
