@@ -76,7 +76,19 @@ async fn the_users_credentials_are_used_only_where_the_configuration_says_so() {
         std::fs::write(&helper, script).unwrap();
         std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
         let path = format!("{}:{}", home.display(), std::env::var("PATH").unwrap());
-        let variables = [("HOME", home.to_str().unwrap()), ("PATH", &path), ("DOCKER_CONFIG", "")];
+        // What was compiled before stays of use.
+        let cache = std::env::var("XDG_CACHE_HOME")
+            .unwrap_or_else(|_| format!("{}/.cache", std::env::var("HOME").unwrap()));
+        let home_folder = home.to_str().unwrap();
+        let variables = [
+            ("HOME", home_folder),
+            ("PATH", &path),
+            ("XDG_CACHE_HOME", &cache),
+            ("DOCKER_CONFIG", ""),
+            ("XDG_CONFIG_HOME", ""),
+            ("HELM_REGISTRY_CONFIG", ""),
+            ("HELM_CONFIG_HOME", ""),
+        ];
         let host = SutlerProcess::start(&site.config, &variables).await;
         let answered = Caller::new(&host.url).post("/plan", &request().create(settings()).body()).await;
         assert_eq!(answered.json["outcome"], outcome, "{}", answered.text);
