@@ -15,6 +15,7 @@ mod cli;
 mod cluster;
 mod crash;
 mod disk;
+mod doctor;
 mod faults;
 mod ledger_cli;
 mod life;
