@@ -122,6 +122,8 @@ impl Helm {
         values: &str,
     ) -> Result<Rendered, Error> {
         let target = self.target(call, grants, of).await?;
+        // Templates look up what belongs to the release of this name.
+        target.history().await?;
         let rendering = self.rendering(&target, chart, values).await?;
         let answer = releases::render(&target, rendering).await?;
         Ok(Rendered { manifest: answer.manifest, notes: answer.notes })

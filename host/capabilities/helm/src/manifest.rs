@@ -96,6 +96,30 @@ impl Object {
         }
     }
 
+    /// Refuses what would tell of another owner: Helm's records, and labels of ours.
+    ///
+    /// # Errors
+    /// `Render` naming the object.
+    pub(crate) fn check_marks(&self) -> Result<(), Error> {
+        let text = |key: &str| self.value.get(key).and_then(Value::as_str).unwrap_or_default();
+        if text("kind") == "Secret" && text("type") == "helm.sh/release.v1" {
+            return Err(Error::Render(format!(
+                "{} is a release record; a chart may not have one",
+                self.shown()
+            )));
+        }
+        for place in ["/metadata/labels", "/spec/template/metadata/labels"] {
+            let labels = self.value.pointer(place).and_then(Value::as_object).into_iter().flatten();
+            if let Some((label, _)) = labels.into_iter().find(|(k, _)| k.starts_with("sutler.dev/")) {
+                return Err(Error::Render(format!(
+                    "{} has the label {label}, which is the host's to set; take it out of the chart or its values",
+                    self.shown()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// The object as it is applied: with Helm's label and annotations, and nothing else, so that it is what Helm makes.
     /// Whose it is follows from the release's record.
     pub(crate) fn decorated(&self, release: &str, namespace: &str) -> Value {

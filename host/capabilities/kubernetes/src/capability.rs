@@ -319,6 +319,10 @@ impl Kubernetes {
         let object = manifest::parse(text, "manifest")?;
         let labels = call.owner.labels(&call.plugin);
         owned::check_labels(&object, &labels)?;
+        if object.get("type").and_then(Value::as_str) == Some("helm.sh/release.v1") {
+            let text = "a release record is Helm's to write; use the helm interface";
+            return Err(Error::Invalid(text.into()));
+        }
         let of = Reference::of_manifest(&object)?;
         Ok((object, of, labels))
     }

@@ -155,7 +155,13 @@ impl Cluster {
     /// # Errors
     /// `NotFound`, and what every request can meet.
     pub async fn get(&self, of: &Reference) -> Result<Value, Error> {
-        self.json(Outgoing::get(self.path_of(of).await?)).await
+        match self.json(Outgoing::get(self.path_of(of).await?)).await {
+            // Its definition is gone, or another one by now.
+            Err(Error::Other { code: "unexpected-answer", .. }) if self.forget(&of.api_version) => {
+                self.json(Outgoing::get(self.path_of(of).await?)).await
+            }
+            answer => answer,
+        }
     }
 
     /// One page; `of.cluster` is not looked at. Items carry apiVersion and kind, which the API server leaves out.

@@ -46,7 +46,9 @@ impl Cluster {
             Err(e) => return Err(e),
         };
         let found = kinds.get(kind).cloned();
-        self.kinds().lock().unwrap_or_else(PoisonError::into_inner).insert(api_version.to_owned(), kinds);
+        if !kinds.is_empty() {
+            self.kinds().lock().unwrap_or_else(PoisonError::into_inner).insert(api_version.to_owned(), kinds);
+        }
         found.ok_or_else(|| {
             let shown: String = kind.chars().take(80).collect();
             Error::other(
@@ -54,6 +56,11 @@ impl Cluster {
                 format!("cluster {:?} does not serve {api_version} {shown}; is its CustomResourceDefinition installed?", self.name()),
             )
         })
+    }
+
+    /// The kinds of a group-version are asked for anew; whether any were known.
+    pub(crate) fn forget(&self, api_version: &str) -> bool {
+        self.kinds().lock().unwrap_or_else(PoisonError::into_inner).remove(api_version).is_some()
     }
 
     /// Whether the kind's objects live in namespaces.

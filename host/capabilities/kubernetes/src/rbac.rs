@@ -17,6 +17,15 @@ pub struct PolicyRule {
 }
 
 impl PolicyRule {
+    /// Whether another rule says nothing that this one does not.
+    pub fn includes(&self, other: &Self) -> bool {
+        self != other
+            && self.api_groups == other.api_groups
+            && self.resources == other.resources
+            && (self.resource_names.is_empty() || self.resource_names == other.resource_names)
+            && other.verbs.iter().all(|v| self.verbs.contains(v))
+    }
+
     pub fn new(group: &str, resources: &[&str], verbs: &[&'static str]) -> Self {
         let own = |l: &[&str]| l.iter().map(|s| (*s).to_owned()).collect();
         let (api_groups, resources) = (vec![group.to_owned()], own(resources));

@@ -12,7 +12,9 @@ impl Grants {
             PolicyRule::new("", &["pods"], &["get", "list", "watch"]),
             PolicyRule::new("", &["pods/log"], &["get"]),
         ];
-        if !self.any_owner && !self.namespaces.iter().all(Pattern::per_tenant) {
+        // With a wildcard a tenant's pattern also fits another one's namespace.
+        let alone = |p: &Pattern| p.per_tenant() && !p.to_string().contains('*');
+        if !self.any_owner && !self.namespaces.iter().all(alone) {
             // Whose a release's pod is follows from what made it and from the release's records.
             rules.extend([
                 PolicyRule::new(

@@ -116,7 +116,8 @@ impl Print {
         for (plugin, of) in chosen {
             let name = format!("sutler-{plugin}");
             for (place, rules) in needs(of, cluster, cluster == default) {
-                let rules: Vec<&PolicyRule> = rules.iter().collect();
+                let rules: Vec<&PolicyRule> =
+                    rules.iter().filter(|r| !rules.iter().any(|o| o.includes(r))).collect();
                 match place {
                     Place::Cluster => {
                         out.push(role("ClusterRole", &name, None, &rules));

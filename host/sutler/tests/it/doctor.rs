@@ -52,7 +52,11 @@ async fn the_doctor_names_rights_that_are_lacking_and_what_to_do() {
     assert!(fine.status.success(), "{}", text(&fine));
     let rights = findings(&fine, "rights", "ok");
     let places: Vec<&str> = rights.iter().filter_map(|f| f["what"].as_str()).collect();
-    assert_eq!(places.len(), 3, "the cluster, monitoring and the one namespace like ksml-{{tenant}}: {places:?}");
+    assert_eq!(
+        places.len(),
+        3,
+        "the cluster, monitoring and the one namespace like ksml-{{tenant}}: {places:?}"
+    );
     assert!(places.iter().any(|p| p.contains("in namespace ksml-acme")), "{places:?}");
     assert_eq!(findings(&fine, "cluster", "ok").len(), 1);
 
@@ -64,7 +68,8 @@ async fn the_doctor_names_rights_that_are_lacking_and_what_to_do() {
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert!(
         wrong.iter().any(|f| f["what"].as_str().unwrap().contains("lacks patch deployments.apps")
-            && f["todo"] == "sutler rbac print --plugin namespace --namespace ksml-acme | kubectl apply -f -"),
+            && f["todo"]
+                == "sutler rbac print --plugin namespace --namespace ksml-acme | kubectl apply -f -"),
         "{wrong:?}"
     );
     assert!(wrong.iter().any(|f| f["what"].as_str().unwrap().contains("lacks get pods/log")), "{wrong:?}");
@@ -87,11 +92,126 @@ async fn roles_are_printed_for_the_grants() {
     std::fs::write(&config, &site.config).unwrap();
     let o = sutler(
         &config,
-        &["rbac", "print", "--namespace", "ksml-acme", "--namespace", "other", "--service-account", "platform/sutler"],
+        &[
+            "rbac",
+            "print",
+            "--namespace",
+            "ksml-acme",
+            "--namespace",
+            "other",
+            "--service-account",
+            "platform/sutler",
+        ],
     );
     assert!(o.status.success(), "{}", text(&o));
-    expect_test::expect![[r"
-    "]]
+    expect_test::expect![[r#"
+        ---
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: Role
+        metadata:
+          labels:
+            app.kubernetes.io/managed-by: sutler
+          name: sutler-namespace
+          namespace: monitoring
+        rules:
+        - apiGroups:
+          - ""
+          resources:
+          - pods
+          verbs:
+          - get
+          - list
+          - watch
+        - apiGroups:
+          - ""
+          resources:
+          - pods/log
+          verbs:
+          - get
+        ---
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: RoleBinding
+        metadata:
+          labels:
+            app.kubernetes.io/managed-by: sutler
+          name: sutler-namespace
+          namespace: monitoring
+        roleRef:
+          apiGroup: rbac.authorization.k8s.io
+          kind: Role
+          name: sutler-namespace
+        subjects:
+        - kind: ServiceAccount
+          name: sutler
+          namespace: platform
+        ---
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: ClusterRole
+        metadata:
+          annotations:
+            sutler.dev/namespaces: bind it in each namespace ksml-{tenant}
+          labels:
+            app.kubernetes.io/managed-by: sutler
+          name: sutler-namespace-ksml-tenant
+        rules:
+        - apiGroups:
+          - ""
+          resources:
+          - pods
+          - pods/log
+          verbs:
+          - get
+          - list
+        - apiGroups:
+          - ""
+          resources:
+          - secrets
+          verbs:
+          - get
+          - list
+          - create
+          - update
+          - patch
+          - delete
+        - apiGroups:
+          - ""
+          resources:
+          - services
+          verbs:
+          - get
+          - list
+          - create
+          - update
+          - patch
+          - delete
+        - apiGroups:
+          - apps
+          resources:
+          - deployments
+          verbs:
+          - get
+          - list
+          - create
+          - update
+          - patch
+          - delete
+        ---
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: RoleBinding
+        metadata:
+          labels:
+            app.kubernetes.io/managed-by: sutler
+          name: sutler-namespace-ksml-tenant
+          namespace: ksml-acme
+        roleRef:
+          apiGroup: rbac.authorization.k8s.io
+          kind: ClusterRole
+          name: sutler-namespace-ksml-tenant
+        subjects:
+        - kind: ServiceAccount
+          name: sutler
+          namespace: platform
+    "#]]
     .assert_eq(&String::from_utf8_lossy(&o.stdout));
     let unknown = sutler(&config, &["rbac", "print", "--plugin", "ksml"]);
     assert!(text(&unknown).contains("there is no [plugins.ksml]; known are namespace"), "{}", text(&unknown));
@@ -124,7 +244,8 @@ fn real_roles_are_enough_for_the_account_of_a_pod() {
     std::fs::copy(sutler_testkit::guest("namespace"), folder.path().join("plugins/namespace.wasm")).unwrap();
     let config = folder.path().join("sutler.toml");
     let plugins = folder.path().join("plugins");
-    std::fs::write(&config, format!("[catalog]\ndir = {plugins:?}\n[kubernetes]\n{GRANT}{APPLICATIONS}")).unwrap();
+    std::fs::write(&config, format!("[catalog]\ndir = {plugins:?}\n[kubernetes]\n{GRANT}{APPLICATIONS}"))
+        .unwrap();
     for name in ["doctor", "ksml-doctor", "monitoring"] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         kubectl(&world, &["apply", "-f", "-"], namespace.to_string().as_bytes());
@@ -166,7 +287,12 @@ fn real_roles_are_enough_for_the_account_of_a_pod() {
     };
     let without = doctor();
     assert_eq!(without.status.code(), Some(1), "{}", text(&without));
-    assert_eq!(findings(&without, "cluster", "ok").len(), 1, "the pod's account is known: {}", text(&without));
+    assert_eq!(
+        findings(&without, "cluster", "ok").len(),
+        1,
+        "the pod's account is known: {}",
+        text(&without)
+    );
     assert_eq!(findings(&without, "rights", "wrong").len(), 3, "{}", text(&without));
     let roles = sutler(
         &config,

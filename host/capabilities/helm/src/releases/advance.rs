@@ -11,7 +11,7 @@ use super::rollback;
 use super::storage::lost;
 use super::target::Target;
 use super::uninstall;
-use super::write::{Manner, Work};
+use super::write::{Claim, Manner, Work};
 use crate::error::Error;
 use crate::types::{Options, Outcome};
 
@@ -121,7 +121,12 @@ impl Under<'_> {
         };
         let objects = self.target.objects(&self.record.manifest, &[]).await?;
         let undoes = self.operation()?.undoes.is_some();
-        Work::new(self.target, objects, before, self.options.take_ownership || undoes).await
+        let claim = match (self.options.take_ownership, undoes) {
+            (true, _) => Claim::Adopt,
+            (false, true) => Claim::TakeBack,
+            (false, false) => Claim::Known,
+        };
+        Work::new(self.target, objects, before, claim).await
     }
 
     fn manner(&self) -> Result<Manner, Error> {

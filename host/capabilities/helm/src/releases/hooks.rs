@@ -168,7 +168,9 @@ async fn fail(
     let failed = hook(record, place);
     let event = operation(record)?.event();
     set_run(record, place, "Failed");
-    let wrote = tail(target, &failed).await;
+    // Before it watches, nothing under the hook's name need be the hook's.
+    let made = operation(record)?.step == Step::Watch;
+    let wrote = if made { tail(target, &failed).await } else { String::new() };
     let why = format!("{event} hook {} failed: {why}{wrote}", shown(&failed));
     operation(record)?.why = Some(why.clone());
     target.storage.update(record).await?;

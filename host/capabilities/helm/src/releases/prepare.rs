@@ -7,7 +7,7 @@ use super::lookup::look_up;
 use super::record::{Record, Status};
 use super::storage::{base, pending};
 use super::target::Target;
-use super::write::Work;
+use super::write::{Claim, Work};
 use crate::engine::{RenderAnswer, TemplateEngine};
 use crate::error::Error;
 use crate::manifest::Object;
@@ -96,7 +96,8 @@ pub(crate) async fn prepare(
         Some(record) => target.old_objects(&record.manifest).await?,
         None => Vec::new(),
     };
-    let work = Work::new(target, objects, before, take).await?;
+    let claim = if take { Claim::Adopt } else { Claim::Known };
+    let work = Work::new(target, objects, before, claim).await?;
     Ok(Plan { history, base, revision, values, answer, crds, work })
 }
 

@@ -223,13 +223,15 @@ impl Record {
     /// `TooLarge` where the API server would refuse it.
     pub(crate) fn secret(&self, modified: bool) -> Result<Value, Error> {
         let encoded = encode(self)?;
-        if encoded.len() > SECRET_LIMIT - ROOM {
+        // What is said later of a record that was written once still has to fit.
+        let limit = if modified { SECRET_LIMIT } else { SECRET_LIMIT - ROOM };
+        if encoded.len() > limit {
             return Err(Error::TooLarge(format!(
                 "release {} in namespace {} takes {} bytes as a record, and a Secret holds {}; make the chart's files or the values smaller",
                 self.name,
                 self.namespace,
                 encoded.len(),
-                SECRET_LIMIT - ROOM
+                limit
             )));
         }
         let seconds = chrono::Utc::now().timestamp().to_string();
@@ -298,6 +300,10 @@ impl Record {
         if record.namespace.is_empty() {
             record.namespace =
                 secret.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
+        }
+        let place = secret.pointer("/metadata/namespace").and_then(Value::as_str);
+        if record.key() != name || place.is_some_and(|p| p != record.namespace) {
+            return Err(broken("it tells of another release than its name says"));
         }
         Ok(record)
     }

@@ -52,7 +52,8 @@ impl Target<'_> {
     /// As [`Target::objects`].
     pub(crate) async fn hook_objects(&self, hooks: &[Value]) -> Result<(), Error> {
         for hook in hooks {
-            self.old_objects(hook.get("manifest").and_then(Value::as_str).unwrap_or_default()).await?;
+            let manifest = hook.get("manifest").and_then(Value::as_str).unwrap_or_default();
+            self.old_objects(manifest).await?.iter().try_for_each(Object::check_marks)?;
         }
         Ok(())
     }
@@ -63,9 +64,8 @@ impl Target<'_> {
     /// `NotOwned` where the release is another owner's, or nobody's, and the grants do not reach that far.
     pub(crate) async fn history(&self) -> Result<Vec<Record>, Error> {
         let history = self.storage.history(self.name).await?;
-        if let Some(last) = history.last() {
-            self.check_owner(last)?;
-        }
+        // One record that somebody added proves nothing.
+        history.iter().try_for_each(|r| self.check_owner(r))?;
         Ok(history)
     }
 
@@ -111,6 +111,7 @@ impl Target<'_> {
                 .await
                 .map_err(|e| Error::kube(&object.shown(), e))?;
             self.place(object, namespaced)?;
+            object.check_marks()?;
         }
         Ok(out)
     }

@@ -16,6 +16,17 @@ use crate::manifest::{Object, foreign, kept};
 /// With less of the call left, the rest is done in the next one.
 const PAUSE: Duration = Duration::from_secs(3);
 
+/// Which objects an operation may take hold of, beside those that carry the release's marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Those of the revision before.
+    Known,
+    /// All that the revision to be taken back to had, where nobody else claims them by now.
+    TakeBack,
+    /// Every one.
+    Adopt,
+}
+
 /// Objects within the grants, with what lives under them, and those of the revision before that are no more.
 pub(crate) struct Work {
     pub(crate) objects: Vec<Object>,
@@ -41,13 +52,14 @@ impl Work {
         target: &Target<'_>,
         objects: Vec<Object>,
         before: Vec<Object>,
-        take: bool,
+        claim: Claim,
     ) -> Result<Self, Error> {
         let old: HashMap<_, _> = before.iter().map(|o| (o.key(), ())).collect();
         let live = target.live(&objects).await?;
         for (object, live) in objects.iter().zip(&live) {
             if let Some(live) = live {
-                target.check_ownership(object, live, old.contains_key(&object.key()), take)?;
+                let known = claim == Claim::TakeBack || old.contains_key(&object.key());
+                target.check_ownership(object, live, known, claim == Claim::Adopt)?;
             }
         }
         Ok(Self { objects, live, before })

@@ -24,5 +24,6 @@ mod registry;
 mod release;
 mod signed;
 mod signing;
+mod strangers;
 mod support;
 mod uninstall;

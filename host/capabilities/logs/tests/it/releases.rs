@@ -100,7 +100,7 @@ async fn a_name_is_not_part_of_the_question() {
 }
 
 #[tokio::test]
-async fn a_pod_that_took_anothers_name_is_not_it() {
+async fn a_pod_that_took_the_name_of_another_is_not_it() {
     let w = World::start().await;
     w.record("mine", 1, Some(&owner("acme").hash()));
     w.deployment("a", Some("mine"));
