@@ -174,7 +174,9 @@ fn review(cluster: &Cluster, method: &Method, body: &[u8]) -> Result<Response, R
     }
     let asked = &review["spec"]["resourceAttributes"];
     let text = |field: &str| asked[field].as_str().unwrap_or_default().to_owned();
-    let allowed = !cluster.denies(&text("verb"), &text("resource"));
+    let (resource, sub) = (text("resource"), text("subresource"));
+    let resource = if sub.is_empty() { resource } else { format!("{resource}/{sub}") };
+    let allowed = !cluster.denies(&text("verb"), &resource);
     review["apiVersion"] = "authorization.k8s.io/v1".into();
     review["kind"] = "SelfSubjectAccessReview".into();
     review["status"] = json!({"allowed": allowed});

@@ -54,7 +54,7 @@ fn what_helm_wrote_is_kept() {
         "chart": {"metadata": {"name": "old", "version": "0.1.0"}},
     });
     let data = STANDARD.encode(STANDARD.encode(json.to_string()));
-    let mut secret = json!({"metadata": {"name": "s", "labels": {"createdAt": "17", "team": "x"}}, "data": {"release": data}});
+    let mut secret = json!({"metadata": {"name": "sh.helm.release.v1.old.v1", "labels": {"createdAt": "17", "team": "x"}}, "data": {"release": data}});
     let record = Record::of_secret(&secret).unwrap();
     assert_eq!((record.info.status, record.apply_method.as_str(), record.version), (Status::Deployed, "", 1));
     let again: Value = serde_json::to_value(&record).unwrap();
