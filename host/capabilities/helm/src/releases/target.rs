@@ -64,8 +64,11 @@ impl Target<'_> {
     /// `NotOwned` where the release is another owner's, or nobody's, and the grants do not reach that far.
     pub(crate) async fn history(&self) -> Result<Vec<Record>, Error> {
         let history = self.storage.history(self.name).await?;
-        // One record that somebody added proves nothing.
-        history.iter().try_for_each(|r| self.check_owner(r))?;
+        // One record that somebody added proves nothing where others tell of another owner. Those without any are of
+        // before the release was taken on.
+        let last = history.last().map(|r| r.version);
+        let labelled = |r: &&Record| Some(r.version) == last || r.labels.contains_key(Owner::LABEL);
+        history.iter().filter(labelled).try_for_each(|r| self.check_owner(r))?;
         Ok(history)
     }
 
