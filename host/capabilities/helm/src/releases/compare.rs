@@ -17,7 +17,34 @@ pub(crate) struct Comparison {
     pub(crate) problem: Option<String>,
 }
 
+/// Looks that are taken where somebody else writes between the two answers that are compared.
+const LOOKS: usize = 4;
+
 pub(crate) async fn compare(target: &Target<'_>, object: &Object, live: &Value) -> Result<Comparison, Error> {
+    let mut live = live.clone();
+    for _ in 1..LOOKS {
+        let (comparison, version) = look(target, object, &live).await?;
+        let seen = live.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        if comparison.changes.is_empty() || version.as_deref() == seen {
+            return Ok(comparison);
+        }
+        // A controller has written since the object was read: that is no change of ours.
+        match target.get(&object.reference).await? {
+            Some(now) => live = now,
+            None => return Ok(comparison),
+        }
+    }
+    look(target, object, &live).await.map(|(comparison, _)| comparison)
+}
+
+/// The comparison, and the resourceVersion of what the API server compared with; `None` where it did not.
+async fn look(
+    target: &Target<'_>,
+    object: &Object,
+    live: &Value,
+) -> Result<(Comparison, Option<String>), Error> {
+    let seen = live.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned);
+    let mut version = seen;
     let mut conflicts = Vec::new();
     let mut answer = target.try_apply(object, false).await;
     if let Err(KubeError::Conflict(c)) = &answer {
@@ -25,13 +52,16 @@ pub(crate) async fn compare(target: &Target<'_>, object: &Object, live: &Value) 
         answer = target.try_apply(object, true).await;
     }
     let (changes, problem) = match answer {
-        Ok(applied) => (field_changes(Some(&stripped(live)), Some(&stripped(&applied))), None),
+        Ok(applied) => {
+            version = applied.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned);
+            (field_changes(Some(&stripped(live)), Some(&stripped(&applied))), None)
+        }
         Err(KubeError::TimedOut) => return Err(Error::TimedOut),
         Err(e @ KubeError::Unavailable(_)) => return Err(Error::kube(&object.shown(), e)),
         Err(KubeError::Forbidden(_)) => (structural(&target.decorated(object), live), None),
         Err(e) => (structural(&target.decorated(object), live), Some(e.to_string())),
     };
-    Ok(Comparison { changes: hidden(object, changes), conflicts, problem })
+    Ok((Comparison { changes: hidden(object, changes), conflicts, problem }, version))
 }
 
 /// Without what every write changes and what controllers report.
