@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod control_plane;
+mod dice;
 mod guests;
 mod host;
 pub mod http;
@@ -13,6 +14,7 @@ mod real;
 pub mod registry;
 mod tls;
 
+pub use dice::Dice;
 pub use guests::{
     core_module, future_version, guest, hostile, no_exports, random_bytes, target_dir, truncated,
     unknown_import, wrong_export_type,

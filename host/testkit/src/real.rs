@@ -1,6 +1,7 @@
 //! The real things that some tests need: a cluster, registries, Helm's and Kubernetes' own tools.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Where the real things are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +61,30 @@ impl RealWorld {
             }
         }
         if missing.is_empty() { Ok(Some(world)) } else { Err(missing) }
+    }
+
+    /// Runs `kubectl` or `helm` on the cluster: what it printed.
+    ///
+    /// # Errors
+    /// The arguments and everything that it said, where it failed or cannot be run.
+    pub fn run(&self, program: &Path, arguments: &[&str]) -> Result<String, String> {
+        self.run_with(program, arguments, Stdio::null())
+    }
+
+    /// The same, with a file as its input.
+    ///
+    /// # Errors
+    /// As [`RealWorld::run`].
+    pub fn run_with(&self, program: &Path, arguments: &[&str], input: Stdio) -> Result<String, String> {
+        let mut command = Command::new(program);
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).stdin(input);
+        let out = command.output().map_err(|e| format!("{}: {e}", program.display()))?;
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        if out.status.success() {
+            Ok(text(&out.stdout))
+        } else {
+            Err(format!("{arguments:?}: {}{}", text(&out.stdout), text(&out.stderr)))
+        }
     }
 }
 

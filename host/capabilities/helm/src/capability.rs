@@ -184,7 +184,7 @@ impl Helm {
         }
         let cluster =
             self.clusters.get(cluster).await.map_err(|e| Error::kube("the cluster", e))?.of_call(call);
-        let storage = releases::Storage::new(cluster.clone(), namespace, call);
+        let storage = releases::Storage::new(cluster.clone(), namespace);
         Ok(Target { cluster, storage, grants, call, name: name.unwrap_or_default(), namespace })
     }
 

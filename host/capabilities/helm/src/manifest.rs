@@ -1,7 +1,7 @@
 //! The objects of a rendered manifest (`---\n# Source: path` before each).
 
 use serde_json::{Map, Value, json};
-use sutler_kubernetes::Reference;
+use sutler_kubernetes::{LABEL_PREFIX, RELEASE_SECRET, Reference};
 
 use crate::error::Error;
 use crate::yaml;
@@ -102,7 +102,7 @@ impl Object {
     /// `Render` naming the object.
     pub(crate) fn check_marks(&self) -> Result<(), Error> {
         let text = |key: &str| self.value.get(key).and_then(Value::as_str).unwrap_or_default();
-        if text("kind") == "Secret" && text("type") == "helm.sh/release.v1" {
+        if text("kind") == "Secret" && text("type") == RELEASE_SECRET {
             return Err(Error::Render(format!(
                 "{} is a release record; a chart may not have one",
                 self.shown()
@@ -110,7 +110,7 @@ impl Object {
         }
         for place in ["/metadata/labels", "/spec/template/metadata/labels"] {
             let labels = self.value.pointer(place).and_then(Value::as_object).into_iter().flatten();
-            if let Some((label, _)) = labels.into_iter().find(|(k, _)| k.starts_with("sutler.dev/")) {
+            if let Some((label, _)) = labels.into_iter().find(|(k, _)| k.starts_with(LABEL_PREFIX)) {
                 return Err(Error::Render(format!(
                     "{} has the label {label}, which is the host's to set; take it out of the chart or its values",
                     self.shown()

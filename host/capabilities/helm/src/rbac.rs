@@ -36,13 +36,7 @@ impl Grants {
     fn objects(&self) -> Vec<PolicyRule> {
         match &self.kinds {
             None => vec![PolicyRule::new("*", &["*"], &OBJECTS)],
-            Some(kinds) => kinds
-                .iter()
-                .map(|k| {
-                    let resource = k.kind().map_or_else(|| "*".to_owned(), resource_name);
-                    PolicyRule::new(k.group().unwrap_or("*"), &[&resource], &OBJECTS)
-                })
-                .collect(),
+            Some(kinds) => kinds.iter().map(|k| PolicyRule::of_kind(k, &OBJECTS)).collect(),
         }
     }
 }

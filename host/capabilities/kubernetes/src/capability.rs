@@ -319,7 +319,7 @@ impl Kubernetes {
         let object = manifest::parse(text, "manifest")?;
         let labels = call.owner.labels(&call.plugin);
         owned::check_labels(&object, &labels)?;
-        if object.get("type").and_then(Value::as_str) == Some("helm.sh/release.v1") {
+        if object.get("type").and_then(Value::as_str) == Some(owned::RELEASE_SECRET) {
             let text = "a release record is Helm's to write; use the helm interface";
             return Err(Error::Invalid(text.into()));
         }

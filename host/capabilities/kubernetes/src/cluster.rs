@@ -133,13 +133,13 @@ impl Cluster {
         self.watches().running()
     }
 
-    /// Whether a write may be sent now.
-    pub(crate) fn may_write(&self) -> bool {
-        !self.fence.left().is_zero()
-    }
-
     pub(crate) fn left(&self) -> Option<Duration> {
         self.deadline.map(|d| d.saturating_duration_since(Instant::now()))
+    }
+
+    /// What is left of the call and of its lease: no write takes longer, and none begins where it is zero.
+    pub(crate) fn left_to_write(&self) -> Option<Duration> {
+        self.left().map(|left| left.min(self.fence.left()))
     }
 
     pub(crate) fn kinds(&self) -> &Mutex<HashMap<String, Arc<Kinds>>> {

@@ -28,6 +28,7 @@ pub use error::{Error, FieldConflict};
 pub use grant::{Ask, Grants, Labels, Rule, Scope, Verb, covers_cluster};
 pub use kind_pattern::{InvalidKind, KindPattern};
 pub use manifest::MAX_MANIFEST_BYTES;
+pub use owned::{LABEL_PREFIX, RELEASE_SECRET};
 pub use pod::{Container, LogQuery, Pod};
 pub use rbac::{PolicyRule, policy_rules, resource_name};
 pub use reference::{Page, Propagation, Reference, Selector};

@@ -7,7 +7,10 @@ use sutler_model::Owner;
 
 use crate::{Error, manifest};
 
-const PREFIX: &str = "sutler.dev/";
+/// Labels that begin so are the host's to set.
+pub const LABEL_PREFIX: &str = "sutler.dev/";
+/// The type of Secrets that are Helm's records of releases.
+pub const RELEASE_SECRET: &str = "helm.sh/release.v1";
 
 type Labels = BTreeMap<String, String>;
 
@@ -29,7 +32,7 @@ pub(crate) fn check_labels(object: &Value, ours: &Labels) -> Result<(), Error> {
         Some(l) => l.as_object().ok_or_else(|| Error::Invalid("metadata.labels is not an object".into()))?,
     };
     for (key, value) in labels {
-        if key.starts_with(PREFIX) && value.as_str() != ours.get(key).map(String::as_str) {
+        if key.starts_with(LABEL_PREFIX) && value.as_str() != ours.get(key).map(String::as_str) {
             return Err(Error::Invalid(format!("the label {key} is the host's to set; leave it out")));
         }
     }

@@ -192,8 +192,11 @@ impl Cluster {
             accept: "*/*",
             ..Outgoing::get(format!("/api/v1/namespaces/{namespace}/pods/{pod}/log{}", query.query()))
         };
-        let answer =
-            if query.follow { self.open(outgoing).await? } else { self.within(self.open(outgoing)).await? };
+        let answer = if query.follow {
+            self.open(outgoing).await?
+        } else {
+            self.within(self.left(), self.open(outgoing)).await?
+        };
         let name = self.name().to_owned();
         let idle = (!query.follow).then(|| self.timeout());
         let chunks = answer.into_body().into_data_stream();

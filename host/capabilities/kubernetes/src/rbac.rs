@@ -31,6 +31,12 @@ impl PolicyRule {
         let (api_groups, resources) = (vec![group.to_owned()], own(resources));
         Self { api_groups, resources, resource_names: vec![], verbs: verbs.to_vec() }
     }
+
+    /// For the kinds that a grant names.
+    pub fn of_kind(kind: &KindPattern, verbs: &[&'static str]) -> Self {
+        let resource = kind.kind().map_or_else(|| "*".to_owned(), resource_name);
+        Self::new(kind.group().unwrap_or("*"), &[&resource], verbs)
+    }
 }
 
 /// How the API server calls a kind in URLs and in RBAC, by the rule that kubectl goes by where it cannot ask.
@@ -73,19 +79,14 @@ pub fn policy_rules(rule: &Rule) -> Vec<PolicyRule> {
     for (verbs, names) in [(named, names), (unnamed, vec![])] {
         let verbs = in_order(verbs);
         if !verbs.is_empty() {
-            out.extend(rule.kinds.iter().map(|k| for_kind(k, verbs.clone(), names.clone())));
+            out.extend(
+                rule.kinds
+                    .iter()
+                    .map(|k| PolicyRule { resource_names: names.clone(), ..PolicyRule::of_kind(k, &verbs) }),
+            );
         }
     }
     out
-}
-
-fn for_kind(kind: &KindPattern, verbs: Vec<&'static str>, resource_names: Vec<String>) -> PolicyRule {
-    PolicyRule {
-        api_groups: vec![kind.group().unwrap_or("*").to_owned()],
-        resources: vec![kind.kind().map_or_else(|| "*".to_owned(), resource_name)],
-        resource_names,
-        verbs,
-    }
 }
 
 /// Each verb once, as people write them.

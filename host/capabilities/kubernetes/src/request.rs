@@ -98,18 +98,21 @@ fn pause(tries: u32, asked: Option<Duration>) -> Duration {
 }
 
 impl Cluster {
-    /// The time that a request may take now, and whether the call's deadline set it.
-    pub(crate) fn limit(&self) -> (Duration, bool) {
-        let most = self.timeout();
-        match self.left() {
-            Some(left) if left < most => (left, true),
-            _ => (most, false),
-        }
+    fn left_for(&self, outgoing: &Outgoing) -> Option<Duration> {
+        if outgoing.method == http::Method::GET { self.left() } else { self.left_to_write() }
     }
 
-    /// Runs `work` within the time that is left.
-    pub(crate) async fn within<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let (limit, by_call) = self.limit();
+    /// Runs `work` within what is left, and within the time that a request may take at all.
+    pub(crate) async fn within<T>(
+        &self,
+        left: Option<Duration>,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let most = self.timeout();
+        let (limit, by_call) = match left {
+            Some(left) if left < most => (left, true),
+            _ => (most, false),
+        };
         match tokio::time::timeout(limit, work).await {
             Ok(answer) => answer,
             Err(_) if by_call => Err(Error::TimedOut),
@@ -129,7 +132,7 @@ impl Cluster {
     async fn send(&self, outgoing: &Outgoing) -> Result<http::Response<Body>, Failed> {
         let request = outgoing.build().map_err(|error| Failed { error, again: Again::Never })?;
         self.turn().await;
-        if outgoing.method != http::Method::GET && !self.may_write() {
+        if outgoing.method != http::Method::GET && self.left_for(outgoing).is_some_and(|l| l.is_zero()) {
             return Err(Failed { error: Error::TimedOut, again: Again::Never });
         }
         let answer = self.client().send(request).await.map_err(|e| {
@@ -175,7 +178,7 @@ impl Cluster {
         &self,
         outgoing: &Outgoing,
     ) -> Result<(http::response::Parts, bytes::Bytes), Error> {
-        self.within(async {
+        self.within(self.left_for(outgoing), async {
             let mut tries = 1;
             loop {
                 let failed = match self.once(outgoing).await {

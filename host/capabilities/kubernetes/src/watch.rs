@@ -1,6 +1,6 @@
 //! Pods as they are now, kept up to date by one watch for all who look at the same ones.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -141,9 +141,10 @@ const fn kind_of(error: &watcher::Error) -> &'static str {
 /// The pods that the events so far have left.
 #[derive(Default)]
 struct Kept {
-    pods: HashMap<String, Pod>,
+    /// By name.
+    pods: BTreeMap<String, Pod>,
     /// Those of a list that is not complete yet.
-    coming: HashMap<String, Pod>,
+    coming: BTreeMap<String, Pod>,
 }
 
 impl Kept {
@@ -164,13 +165,11 @@ impl Kept {
                 self.pods.remove(object.metadata.name.as_deref().unwrap_or_default());
             }
         }
-        let mut pods: Vec<Pod> = self.pods.values().cloned().collect();
-        pods.sort_by(|a, b| a.name.cmp(&b.name));
-        Some(Watched::Live(Arc::new(pods)))
+        Some(Watched::Live(Arc::new(self.pods.values().cloned().collect())))
     }
 }
 
-fn keep_one(pods: &mut HashMap<String, Pod>, object: &DynamicObject) {
+fn keep_one(pods: &mut BTreeMap<String, Pod>, object: &DynamicObject) {
     let pod = serde_json::to_value(object).ok().as_ref().and_then(Pod::of);
     let Some(pod) = pod else { return };
     if pods.len() < MAX_PODS || pods.contains_key(&pod.name) {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::{BoxFuture, select_all};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use sutler_kubernetes::{Cluster, Container, Pod, PodWatch, Watched};
 use sutler_model::Owner;
 use tokio::sync::Semaphore;
@@ -86,15 +86,6 @@ impl Granted {
             container: container.name.clone(),
         }
     }
-}
-
-/// Waits for the first of these; for ever where there is none.
-async fn first(of: impl Iterator<Item = BoxFuture<'_, ()>>) {
-    let of: Vec<_> = of.collect();
-    if of.is_empty() {
-        return std::future::pending().await;
-    }
-    select_all(of).await;
 }
 
 /// The readers of one stream.
@@ -208,13 +199,15 @@ impl Readers {
             // Where every watch is live, only a change is waited for, or the end of a reader.
             let asks =
                 watches.iter().any(|w| !matches!(w.as_ref().map(PodWatch::now), Some(Watched::Live(_))));
-            let changes = watches.iter_mut().flatten().map(|w| w.changed().boxed());
+            let mut changes: FuturesUnordered<_> =
+                watches.iter_mut().flatten().map(PodWatch::changed).collect();
             tokio::select! {
                 () = self.output.closed() => return,
                 () = tokio::time::sleep(pause), if asks || !complete => {}
-                () = first(changes) => {}
+                Some(()) = changes.next() => {}
                 Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
             }
+            drop(changes);
             while self.tasks.try_join_next().is_some() {}
             let mut found = Vec::with_capacity(self.sources.len());
             complete = true;

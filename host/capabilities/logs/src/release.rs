@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use sutler_kubernetes::{Cluster, Error as KubeError, Pod, Reference, Selector};
+use sutler_kubernetes::{Cluster, Error as KubeError, Pod, RELEASE_SECRET, Reference, Selector};
 use sutler_model::Owner;
 
 use crate::grant::Reach;
@@ -124,7 +124,7 @@ async fn records(cluster: &Cluster, release: &(String, String), owner: &Owner) -
         kind: "Secret".into(),
         namespace: Some(namespace.clone()),
         labels: format!("owner=helm,name={name}"),
-        fields: "type=helm.sh/release.v1".into(),
+        fields: format!("type={RELEASE_SECRET}"),
         limit: 20,
         ..Selector::default()
     };

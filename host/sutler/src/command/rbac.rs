@@ -121,11 +121,11 @@ impl Print {
                 match place {
                     Place::Cluster => {
                         out.push(role("ClusterRole", &name, None, &rules));
-                        out.push(binding("ClusterRole", &name, &name, None, subjects));
+                        out.push(binding("ClusterRole", &name, None, subjects));
                     }
                     Place::Namespace(ns) => {
                         out.push(role("Role", &name, Some(&ns), &rules));
-                        out.push(binding("Role", &name, &name, Some(&ns), subjects));
+                        out.push(binding("Role", &name, Some(&ns), subjects));
                     }
                     Place::Pattern(text) => {
                         let pattern: Pattern = text.parse()?;
@@ -137,7 +137,7 @@ impl Print {
                         }
                         out.push(role);
                         for ns in self.namespace.iter().filter(|n| pattern.may_match(n)) {
-                            out.push(binding("ClusterRole", &role_name, &role_name, Some(ns), subjects));
+                            out.push(binding("ClusterRole", &role_name, Some(ns), subjects));
                         }
                     }
                 }
@@ -159,11 +159,12 @@ fn role(kind: &str, name: &str, namespace: Option<&str>, rules: &[&PolicyRule]) 
     })
 }
 
-fn binding(role_kind: &str, role: &str, name: &str, namespace: Option<&str>, subjects: &Value) -> Value {
+/// Under the role's own name.
+fn binding(role_kind: &str, role: &str, namespace: Option<&str>, subjects: &Value) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" },
-        "metadata": metadata(name, namespace),
+        "metadata": metadata(role, namespace),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
         "subjects": subjects,
     })

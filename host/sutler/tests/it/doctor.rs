@@ -1,5 +1,6 @@
 //! `sutler doctor` and `sutler rbac print`.
 
+use std::io::{Seek as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -221,20 +222,11 @@ async fn roles_are_printed_for_the_grants() {
     assert!(text(&account).contains("write NAMESPACE/NAME"), "{}", text(&account));
 }
 
-fn kubectl(world: &RealWorld, arguments: &[&str], stdin: &[u8]) -> String {
-    use std::io::Write as _;
-    let mut child = Command::new(&world.kubectl)
-        .args(arguments)
-        .env("KUBECONFIG", &world.kubeconfig)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(stdin).unwrap();
-    let o = child.wait_with_output().unwrap();
-    assert!(o.status.success(), "kubectl {arguments:?}: {}", text(&o));
-    String::from_utf8(o.stdout).unwrap()
+fn kubectl(world: &RealWorld, arguments: &[&str], input: &[u8]) -> String {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(input).unwrap();
+    file.rewind().unwrap();
+    world.run_with(&world.kubectl, arguments, file.into()).unwrap()
 }
 
 /// A service account without rights, and then with exactly the printed roles; reached as a pod would.

@@ -46,7 +46,7 @@ pub(crate) async fn write(
     let failed = |e| Error::kube(&object.shown(), e);
     let modified = target.decorated(object);
     let Some(live) = live else {
-        return match target.storage.writer()?.create(&modified, MANAGER, false).await {
+        return match target.cluster.create(&modified, MANAGER, false).await {
             Ok(_) => Ok(()),
             // Made by the same call before it was cut off.
             Err(KubeError::AlreadyExists) => match target.get(&object.reference).await? {
@@ -63,8 +63,7 @@ pub(crate) async fn write(
     {
         metadata.insert("uid".into(), uid.clone());
     }
-    let writer = target.storage.writer()?;
-    writer.merge_patch(&object.reference, &patch, MANAGER).await.map(drop).map_err(failed)
+    target.cluster.merge_patch(&object.reference, &patch, MANAGER).await.map(drop).map_err(failed)
 }
 
 /// The JSON merge patch that brings what lives to where the three of them lead; nothing where it is there.

@@ -23,9 +23,8 @@ const LOOKS: usize = 4;
 pub(crate) async fn compare(target: &Target<'_>, object: &Object, live: &Value) -> Result<Comparison, Error> {
     let mut live = live.clone();
     for _ in 1..LOOKS {
-        let (comparison, version) = look(target, object, &live).await?;
-        let seen = live.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-        if comparison.changes.is_empty() || version.as_deref() == seen {
+        let (comparison, of_one_moment) = look(target, object, &live).await?;
+        if comparison.changes.is_empty() || of_one_moment {
             return Ok(comparison);
         }
         // A controller has written since the object was read: that is no change of ours.
@@ -37,14 +36,9 @@ pub(crate) async fn compare(target: &Target<'_>, object: &Object, live: &Value) 
     look(target, object, &live).await.map(|(comparison, _)| comparison)
 }
 
-/// The comparison, and the resourceVersion of what the API server compared with; `None` where it did not.
-async fn look(
-    target: &Target<'_>,
-    object: &Object,
-    live: &Value,
-) -> Result<(Comparison, Option<String>), Error> {
-    let seen = live.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned);
-    let mut version = seen;
+/// The comparison, and whether the API server compared with the very version that lives here.
+async fn look(target: &Target<'_>, object: &Object, live: &Value) -> Result<(Comparison, bool), Error> {
+    let mut of_one_moment = true;
     let mut conflicts = Vec::new();
     let mut answer = target.try_apply(object, false).await;
     if let Err(KubeError::Conflict(c)) = &answer {
@@ -53,7 +47,8 @@ async fn look(
     }
     let (changes, problem) = match answer {
         Ok(applied) => {
-            version = applied.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned);
+            let version = "/metadata/resourceVersion";
+            of_one_moment = applied.pointer(version) == live.pointer(version);
             (field_changes(Some(&stripped(live)), Some(&stripped(&applied))), None)
         }
         Err(KubeError::TimedOut) => return Err(Error::TimedOut),
@@ -61,7 +56,7 @@ async fn look(
         Err(KubeError::Forbidden(_)) => (structural(&target.decorated(object), live), None),
         Err(e) => (structural(&target.decorated(object), live), Some(e.to_string())),
     };
-    Ok((Comparison { changes: hidden(object, changes), conflicts, problem }, version))
+    Ok((Comparison { changes: hidden(object, changes), conflicts, problem }, of_one_moment))
 }
 
 /// Without what every write changes and what controllers report.

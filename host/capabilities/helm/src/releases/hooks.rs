@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
-use sutler_kubernetes::{ApplyOptions, Error as KubeError, Propagation};
+use sutler_kubernetes::{ApplyOptions, Error as KubeError};
 use sutler_model::Owner;
 
 use super::operation::{Operation, Step};
@@ -12,6 +12,7 @@ use super::record::{Record, now};
 use super::storage::{MANAGER, lost};
 use super::tail::tail;
 use super::target::Target;
+use super::write::delete;
 use crate::error::Error;
 use crate::grant;
 use crate::manifest::{MANAGED_BY, Object, RELEASE_NAME, RELEASE_NAMESPACE};
@@ -241,7 +242,7 @@ async fn create(target: &Target<'_>, record: &Record, hook: &Value, object: &Obj
         check(target, object, live)?;
     }
     let uninstall = record.operation.as_ref().is_some_and(|o| o.event().ends_with("-delete"));
-    let writer = target.storage.writer()?;
+    let writer = &target.cluster;
     let done = if uninstall || record.server_side() {
         let options = ApplyOptions { field_manager: MANAGER.into(), force: false, dry_run: false };
         writer.apply(&object.value, &options).await
@@ -292,11 +293,7 @@ async fn remove(target: &Target<'_>, hook: &Value) -> Result<bool, Error> {
         let Some(live) = target.get(&object.reference).await? else { continue };
         check(target, &object, &live)?;
         if live.pointer("/metadata/deletionTimestamp").is_none() {
-            let uid = live.pointer("/metadata/uid").and_then(Value::as_str);
-            match target.storage.writer()?.delete(&object.reference, uid, Propagation::Background).await {
-                Ok(()) | Err(KubeError::NotFound | KubeError::Conflict(_)) => {}
-                Err(e) => return Err(Error::kube(&object.shown(), e)),
-            }
+            delete(target, &object, &live).await?;
         }
         gone &= target.get(&object.reference).await?.is_none();
     }

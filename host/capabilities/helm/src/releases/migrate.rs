@@ -17,7 +17,7 @@ pub(crate) async fn migrate(target: &Target<'_>, object: &Object, live: &Value) 
     };
     let version = live.pointer("/metadata/resourceVersion").cloned().unwrap_or(Value::Null);
     let patch = json!({"metadata": {"managedFields": entries, "resourceVersion": version}});
-    match target.storage.writer()?.merge_patch(&object.reference, &patch, MANAGER).await {
+    match target.cluster.merge_patch(&object.reference, &patch, MANAGER).await {
         Ok(_) => Ok(()),
         Err(e) => Err(Error::kube(&format!("field owners of {}", object.shown()), e)),
     }

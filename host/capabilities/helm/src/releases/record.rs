@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::operation::Operation;
 use crate::engine::Labels;
 use crate::error::Error;
+use sutler_kubernetes::RELEASE_SECRET;
 
 /// What the API server takes in one Secret.
 const SECRET_LIMIT: usize = 1 << 20;
@@ -255,7 +256,7 @@ impl Record {
         Ok(json!({
             "apiVersion": "v1",
             "kind": "Secret",
-            "type": "helm.sh/release.v1",
+            "type": RELEASE_SECRET,
             "metadata": metadata,
             "data": {"release": STANDARD.encode(encoded)},
         }))

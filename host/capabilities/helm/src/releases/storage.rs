@@ -1,10 +1,8 @@
 //! Where release records are: Secrets of the release's namespace.
 
-use std::time::Instant;
-
 use serde_json::Value;
-use sutler_kubernetes::{Cluster, Error as KubeError, Propagation, Reference, Selector};
-use sutler_model::{Call, Owner};
+use sutler_kubernetes::{Cluster, Error as KubeError, Propagation, RELEASE_SECRET, Reference, Selector};
+use sutler_model::Owner;
 
 use super::record::{Record, Status};
 use super::target::Target;
@@ -18,22 +16,11 @@ pub(crate) const MANAGER: &str = "helm";
 pub(crate) struct Storage<'a> {
     cluster: Cluster,
     namespace: &'a str,
-    call: &'a Call,
 }
 
 impl<'a> Storage<'a> {
-    pub(crate) const fn new(cluster: Cluster, namespace: &'a str, call: &'a Call) -> Self {
-        Self { cluster, namespace, call }
-    }
-
-    /// The cluster for one write now: nothing is sent once the lease is lost, and nothing takes longer than it holds.
-    ///
-    /// # Errors
-    /// `TimedOut` where no time is left.
-    pub(crate) fn writer(&self) -> Result<Cluster, Error> {
-        let left = self.call.left();
-        let until = Instant::now().checked_add(left).unwrap_or(self.call.deadline);
-        if left.is_zero() { Err(Error::TimedOut) } else { Ok(self.cluster.until(until)) }
+    pub(crate) const fn new(cluster: Cluster, namespace: &'a str) -> Self {
+        Self { cluster, namespace }
     }
 
     fn what(&self) -> String {
@@ -46,7 +33,7 @@ impl<'a> Storage<'a> {
             kind: "Secret".into(),
             namespace: Some(self.namespace.to_owned()),
             labels,
-            fields: "type=helm.sh/release.v1".into(),
+            fields: format!("type={RELEASE_SECRET}"),
             // A record may have a megabyte: small pages keep one answer bounded.
             limit: 20,
             ..Selector::default()
@@ -89,7 +76,7 @@ impl<'a> Storage<'a> {
     /// `Pending` where another operation wrote the same revision first.
     pub(crate) async fn create(&self, record: &mut Record) -> Result<(), Error> {
         let secret = record.secret(false)?;
-        match self.writer()?.create(&secret, MANAGER, false).await {
+        match self.cluster.create(&secret, MANAGER, false).await {
             Ok(written) => {
                 record.see(&written);
                 Ok(())
@@ -105,7 +92,7 @@ impl<'a> Storage<'a> {
     /// `Pending` where somebody else wrote it meanwhile.
     pub(crate) async fn update(&self, record: &mut Record) -> Result<(), Error> {
         let secret = record.secret(true)?;
-        match self.writer()?.replace(&secret, MANAGER, false).await {
+        match self.cluster.replace(&secret, MANAGER, false).await {
             Ok(written) => {
                 record.see(&written);
                 Ok(())
@@ -126,7 +113,7 @@ impl<'a> Storage<'a> {
             namespace: Some(self.namespace.to_owned()),
             name: record.key(),
         };
-        match self.writer()?.delete(&of, None, Propagation::Background).await {
+        match self.cluster.delete(&of, None, Propagation::Background).await {
             Ok(()) | Err(KubeError::NotFound) => Ok(()),
             Err(e) => Err(Error::kube(&described(record), e)),
         }

@@ -138,7 +138,7 @@ async fn create_namespace(target: &Target<'_>) -> Result<(), Error> {
 
 async fn apply_new(target: &Target<'_>, what: &str, manifest: &Value) -> Result<Value, Error> {
     let options = ApplyOptions { field_manager: MANAGER.into(), force: false, dry_run: false };
-    target.storage.writer()?.apply(manifest, &options).await.map_err(|e| Error::kube(what, e))
+    target.cluster.apply(manifest, &options).await.map_err(|e| Error::kube(what, e))
 }
 
 pub(crate) fn cluster_scoped(api_version: &str, kind: &str, name: &str) -> Reference {

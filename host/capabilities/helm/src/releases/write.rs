@@ -111,7 +111,7 @@ async fn one(
         migrate(target, object, live).await?;
     }
     let options = ApplyOptions { field_manager: MANAGER.into(), force: manner.force, dry_run: false };
-    target.storage.writer()?.apply(&target.decorated(object), &options).await.map(drop).map_err(failed)
+    target.cluster.apply(&target.decorated(object), &options).await.map(drop).map_err(failed)
 }
 
 /// Deletes one object of the release in the background. What is kept, gone or another's stays.
@@ -124,9 +124,14 @@ pub(crate) async fn remove(target: &Target<'_>, object: &Object) -> Result<(), E
         tracing::warn!(event = "helm.remove.foreign", release = target.name, object = object.shown(), why);
         return Ok(());
     }
+    delete(target, object, &live).await
+}
+
+/// Deletes the object that was looked at, in the background.
+pub(crate) async fn delete(target: &Target<'_>, object: &Object, live: &Value) -> Result<(), Error> {
     let uid = live.pointer("/metadata/uid").and_then(Value::as_str);
-    match target.storage.writer()?.delete(&object.reference, uid, Propagation::Background).await {
-        // Another object under the same name by now: not the release's.
+    match target.cluster.delete(&object.reference, uid, Propagation::Background).await {
+        // Another object under the same name by now: not the one that was meant.
         Ok(()) | Err(KubeError::NotFound | KubeError::Conflict(_)) => Ok(()),
         Err(e) => Err(Error::kube(&object.shown(), e)),
     }

@@ -5,13 +5,13 @@ use sutler_model::Digest;
 
 use crate::support::{archive, chart};
 
-const META: &[u8] = b"apiVersion: v2\nname: app\nversion: 1.0.0\n";
+pub(crate) const META: &[u8] = b"apiVersion: v2\nname: app\nversion: 1.0.0\n";
 
 fn read(bytes: Vec<u8>) -> Result<ChartArchive, ArchiveError> {
     ChartArchive::read(bytes.into(), Digest::of(b""))
 }
 
-fn special(kind: tar::EntryType) -> Vec<u8> {
+pub(crate) fn special(kind: tar::EntryType) -> Vec<u8> {
     let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);

@@ -6,20 +6,12 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use sutler_helm::{Error, Outcome};
 use sutler_model::Mode;
+use sutler_testkit::Dice;
 use sutler_testkit::cluster::Fault;
 
 use crate::again::{DEEDS, Deed, deed, ready_for, state};
 use crate::release::secret_names;
 use crate::support::call;
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
 
 /// What passes by itself; a conflict that is none is told apart below.
 fn fault(dice: &mut Dice) -> Fault {

@@ -1,7 +1,5 @@
 //! On a real Kubernetes, with the helm binary as the judge. Templates are the test's own: rendering is judged elsewhere.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 use sutler_helm::{Health, Options, ReleaseReference, Status};
 use sutler_model::{Call, Mode};
@@ -22,19 +20,8 @@ impl<'a> Place<'a> {
         place
     }
 
-    fn run(&self, binary: &std::path::Path, arguments: &[&str]) -> Result<String, String> {
-        let out =
-            Command::new(binary).args(arguments).env("KUBECONFIG", &self.world.kubeconfig).output().unwrap();
-        let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
-        if out.status.success() {
-            Ok(text(out.stdout))
-        } else {
-            Err(format!("{arguments:?}: {}", text(out.stderr)))
-        }
-    }
-
     fn helm(&self, arguments: &[&str]) -> Result<String, String> {
-        self.run(&self.world.helm, &[arguments, &["--namespace", &self.namespace]].concat())
+        self.world.run(&self.world.helm, &[arguments, &["--namespace", &self.namespace]].concat())
     }
 
     fn helm_json(&self, arguments: &[&str]) -> Value {
@@ -42,7 +29,7 @@ impl<'a> Place<'a> {
     }
 
     fn kubectl(&self, arguments: &[&str]) -> String {
-        self.run(&self.world.kubectl, arguments).unwrap()
+        self.world.run(&self.world.kubectl, arguments).unwrap()
     }
 
     fn release(&self) -> ReleaseReference {
@@ -52,7 +39,8 @@ impl<'a> Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let _ = self.run(&self.world.kubectl, &["delete", "namespace", &self.namespace, "--wait=false"]);
+        let _ =
+            self.world.run(&self.world.kubectl, &["delete", "namespace", &self.namespace, "--wait=false"]);
     }
 }
 

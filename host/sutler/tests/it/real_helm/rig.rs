@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -141,23 +140,12 @@ impl Rig {
         self.until_done(async || self.helm.test(&call(n), &grants, &of).await).await
     }
 
-    fn run(&self, program: &Path, arguments: &[&str]) -> Result<String, String> {
-        let mut command = Command::new(program);
-        let out = command.args(arguments).env("KUBECONFIG", &self.world.kubeconfig).output().unwrap();
-        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        if out.status.success() {
-            Ok(text(&out.stdout))
-        } else {
-            Err(format!("{arguments:?}: {}{}", text(&out.stdout), text(&out.stderr)))
-        }
-    }
-
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
-        self.run(&self.world.kubectl, arguments).unwrap()
+        self.world.run(&self.world.kubectl, arguments).unwrap()
     }
 
     pub(crate) fn tool(&self, arguments: &[&str]) -> Result<String, String> {
-        self.run(&self.world.helm, arguments)
+        self.world.run(&self.world.helm, arguments)
     }
 
     /// The binary on the release `app` of a namespace.

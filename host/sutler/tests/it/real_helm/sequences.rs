@@ -1,7 +1,7 @@
 //! Random sequences of operations, each step by one of the two tools, against a namespace where only helm works.
 
 use serde_json::Value;
-use sutler_testkit::real;
+use sutler_testkit::{Dice, real};
 
 use super::charts::{Chart, named};
 use super::rig::Rig;
@@ -21,15 +21,6 @@ fn seeds() -> Vec<u64> {
 const STEPS: usize = 7;
 const CHARTS: [&str; 6] =
     ["every-event", "kinds-in-order", "policies-of-hooks", "deployment", "subcharts", "policies"];
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
 
 /// The two namespaces of one sequence.
 struct Pair<'a> {

@@ -2,18 +2,8 @@
 
 use super::Kind::Registry;
 use super::{Case, all_refused};
+use crate::archive::{META, special};
 use crate::support::{archive, chart};
-
-const META: &[u8] = b"apiVersion: v2\nname: app\nversion: 1.0.0\n";
-
-fn special(kind: tar::EntryType) -> Vec<u8> {
-    let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
-    let mut header = tar::Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_size(0);
-    tar.append_link(&mut header, "app/templates/x", "/etc/passwd").unwrap();
-    tar.into_inner().unwrap().finish().unwrap()
-}
 
 fn with(name: &str, data: &[u8]) -> Vec<u8> {
     archive(&[("app/Chart.yaml", META), (name, data)])
