@@ -12,6 +12,7 @@ mod plan;
 mod postgres;
 mod pull;
 mod start;
+mod upgrade;
 
 use anyhow::Result;
 
@@ -30,8 +31,8 @@ pub(crate) struct Row {
 }
 
 /// What can be measured by itself: `cargo xtask bench inside plan`.
-const SECTIONS: [&str; 9] =
-    ["inside", "plan", "start", "render", "pull", "durable", "postgres", "operation", "parked"];
+const SECTIONS: [&str; 10] =
+    ["inside", "plan", "start", "render", "upgrade", "pull", "durable", "postgres", "operation", "parked"];
 
 pub(crate) fn median(v: &mut [f64]) -> f64 {
     v.sort_by(f64::total_cmp);
@@ -62,6 +63,12 @@ async fn main() -> Result<()> {
             None => println!(
                 "no helm binary (SUTLER_REAL_HELM, or `cargo xtask cluster up` once): the rendering is not compared"
             ),
+        }
+    }
+    if wants("upgrade") {
+        match upgrade::run().await? {
+            Some(more) => rows.extend(more),
+            None => println!("no cluster (SUTLER_REAL, `cargo xtask cluster up`): upgrades are not compared"),
         }
     }
     if wants("pull") {

@@ -96,7 +96,15 @@ start etcd "$binary" etcd --data-dir etcd --unsafe-no-fsync --log-level warn \
   --listen-client-urls "unix://$sockets/etcd.sock" --advertise-client-urls "unix://$sockets/etcd.sock" \
   --listen-peer-urls "unix://$sockets/peer.sock" --initial-advertise-peer-urls "unix://$sockets/peer.sock" \
   --initial-cluster "default=unix://$sockets/peer.sock"
-start apiserver "$binary" apiserver --etcd-servers="unix://$sockets/etcd.sock" \
+# who asked for what: benches count by it
+cat > audit.yaml <<YAML
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules: [{level: Metadata}]
+YAML
+start apiserver "$binary" apiserver --audit-policy-file=audit.yaml --audit-log-path=log/audit.log \
+  --audit-log-maxsize=200 --audit-log-maxbackup=1 --etcd-servers="unix://$sockets/etcd.sock" \
   --bind-address=0.0.0.0 --advertise-address="$address" --secure-port="$port" \
   --tls-cert-file=pki/apiserver.crt --tls-private-key-file=pki/apiserver.key --client-ca-file=pki/ca.crt \
   --service-account-issuer=https://kubernetes.default.svc \
@@ -232,4 +240,5 @@ cat > env <<ENV
 KUBECONFIG=$root/kubeconfig
 SUTLER_REAL_KUBECTL=$(dirname "$binary")/kubectl
 SUTLER_REAL_HELM=$(dirname "$binary")/helm
+SUTLER_REAL_AUDIT=$root/log/audit.log
 ENV

@@ -20,7 +20,9 @@ pub struct Project {
 
 impl Project {
     pub fn find() -> Result<Self> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        // As cargo says when it runs this: two checkouts with one target folder share the program.
+        let said = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let manifest = said.as_deref().unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")));
         let root = manifest.ancestors().nth(2).context("xtask does not lie in host/xtask")?.to_owned();
         let cache = match (std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
             (Some(folder), _) if !folder.is_empty() => PathBuf::from(folder),

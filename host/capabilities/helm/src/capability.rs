@@ -15,7 +15,7 @@ use crate::engine::{RenderRequest, TemplateEngine};
 use crate::error::Error;
 use crate::grant::{self, Grants};
 use crate::oci::{ChartUrl, Charts, Clock, RegistryError, Wanted};
-use crate::releases::{self, Asked, Health, Record, Rendering, Resumed, Target};
+use crate::releases::{self, Asked, Health, Record, Rendering, Resumed, Seen, Target};
 use crate::types::{Chart, ChartReference, Options, Outcome, Release, ReleaseReference, Rendered};
 
 /// Helm, behind grants.
@@ -287,7 +287,8 @@ impl Helm {
         let target = self.target(call, grants, of).await?;
         let rendering = self.rendering(&target, chart, values).await?;
         let history = target.history_as_healed().await?;
-        let plan = releases::prepare(&target, rendering, history, options.take_ownership).await?;
+        let plan =
+            releases::prepare(&target, rendering, history, options.take_ownership, Seen::Whole).await?;
         releases::preview(&target, &plan).await
     }
 
@@ -317,7 +318,8 @@ impl Helm {
             Resumed::Fresh(history) => history,
         };
         let rendering = self.rendering(&target, chart, values).await?;
-        let plan = releases::prepare(&target, rendering, history, options.take_ownership).await?;
+        let plan =
+            releases::prepare(&target, rendering, history, options.take_ownership, Seen::Marks).await?;
         Ok(releases::begin(&target, &asked, plan, &options).await?.public())
     }
 

@@ -6,7 +6,7 @@ use sutler_model::Pattern;
 use crate::Grants;
 
 /// What is done with a release's objects.
-const OBJECTS: [&str; 6] = ["get", "list", "create", "update", "patch", "delete"];
+const OBJECTS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
 impl Grants {
     /// Rules by the namespaces that they hold in; without any, in the cluster.

@@ -10,6 +10,7 @@ use sutler_model::{Call, Fence};
 
 use crate::discovery::{Discovered, Kinds};
 use crate::rate::Rate;
+use crate::remembered::Memories;
 use crate::request::{JSON, Outgoing};
 use crate::watch::Watches;
 use crate::{ClusterConfig, Error, Page, Propagation, Reference, Selector, path};
@@ -37,6 +38,7 @@ struct Inner {
     kinds: Mutex<HashMap<String, Arc<Kinds>>>,
     discovered: Discovered,
     watches: Watches,
+    memories: Memories,
 }
 
 /// How server-side apply goes about it.
@@ -82,8 +84,16 @@ impl Cluster {
     }
 
     fn with(name: &str, client: kube::Client, timeout: Duration, rate: Option<Arc<Rate>>) -> Self {
-        let (kinds, discovered, watches) = (Mutex::default(), Discovered::default(), Watches::default());
-        let inner = Inner { name: name.into(), client, timeout, rate, kinds, discovered, watches };
+        let inner = Inner {
+            name: name.into(),
+            client,
+            timeout,
+            rate,
+            kinds: Mutex::default(),
+            discovered: Discovered::default(),
+            watches: Watches::default(),
+            memories: Memories::default(),
+        };
         Self { inner: Arc::new(inner), deadline: None, asker: "".into(), fence: Fence::endless() }
     }
 
@@ -115,6 +125,10 @@ impl Cluster {
 
     pub(crate) fn watches(&self) -> &Watches {
         &self.inner.watches
+    }
+
+    pub(crate) fn memories(&self) -> &Memories {
+        &self.inner.memories
     }
 
     pub(crate) fn discovered(&self) -> &Discovered {

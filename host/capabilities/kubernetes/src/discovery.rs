@@ -21,13 +21,23 @@ const AGGREGATED: &str =
 #[derive(Default)]
 pub(crate) struct Discovered {
     version: Mutex<Option<(Instant, String)>>,
-    /// By root: the ETag of the answer, and what it told.
-    roots: Mutex<HashMap<&'static str, (String, Served)>>,
+    /// By root.
+    roots: Mutex<HashMap<&'static str, Root>>,
+}
+
+#[derive(Clone)]
+struct Root {
+    asked: Instant,
+    /// The answer's ETag.
+    tag: String,
+    told: Served,
 }
 
 /// `apps/v1` and `apps/v1/Deployment`.
 type Served = Arc<BTreeSet<String>>;
 
+/// So long what a cluster serves is not asked for again.
+const SERVED_HOLDS: Duration = Duration::from_secs(5);
 /// API servers are upgraded now and then, one after the other.
 const VERSION_HOLDS: Duration = Duration::from_secs(60);
 
@@ -63,6 +73,11 @@ impl Cluster {
         self.kinds().lock().unwrap_or_else(PoisonError::into_inner).remove(api_version).is_some()
     }
 
+    /// Asks anew what the cluster serves, after something was changed about that.
+    pub fn forget_served(&self) {
+        self.discovered().roots.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Whether the kind's objects live in namespaces.
     ///
     /// # Errors
@@ -89,8 +104,8 @@ impl Cluster {
         Ok(version.to_owned())
     }
 
-    /// What Helm's `.Capabilities.APIVersions` holds: `apps/v1` and `apps/v1/Deployment`, sorted. Always what the
-    /// cluster serves now; it sends the list only where that changed.
+    /// What Helm's `.Capabilities.APIVersions` holds: `apps/v1` and `apps/v1/Deployment`, sorted. What the
+    /// cluster served at most five seconds ago; it sends the list only where that changed.
     ///
     /// # Errors
     /// What every request can meet. A group whose own server is down is left out.
@@ -104,11 +119,17 @@ impl Cluster {
     async fn served(&self, root: &'static str) -> Result<Served, Error> {
         let roots = &self.discovered().roots;
         let known = roots.lock().unwrap_or_else(PoisonError::into_inner).get(root).cloned();
-        let tag = known.as_ref().map(|(tag, _)| tag.clone());
+        if let Some(root) = known.as_ref().filter(|k| k.asked.elapsed() < SERVED_HOLDS) {
+            return Ok(root.told.clone());
+        }
+        let asked = Instant::now();
+        let tag = known.as_ref().map(|k| k.tag.clone());
         let (head, bytes) =
             self.answer(&Outgoing { accept: AGGREGATED, known: tag, ..Outgoing::get(root) }).await?;
-        if let (http::StatusCode::NOT_MODIFIED, Some((_, set))) = (head.status, known) {
-            return Ok(set);
+        if let (http::StatusCode::NOT_MODIFIED, Some(known)) = (head.status, known) {
+            let told = known.told.clone();
+            roots.lock().unwrap_or_else(PoisonError::into_inner).insert(root, Root { asked, ..known });
+            return Ok(told);
         }
         let answer: Value = serde_json::from_slice(&bytes)
             .map_err(|_| Error::other("unexpected-answer", "the API server's discovery is not JSON"))?;
@@ -121,7 +142,7 @@ impl Cluster {
         let set = Arc::new(set);
         let tag = head.headers.get(http::header::ETAG).and_then(|v| v.to_str().ok());
         if let Some(tag) = tag {
-            let entry = (tag.to_owned(), set.clone());
+            let entry = Root { asked, tag: tag.to_owned(), told: set.clone() };
             roots.lock().unwrap_or_else(PoisonError::into_inner).insert(root, entry);
         }
         Ok(set)

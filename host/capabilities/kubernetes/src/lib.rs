@@ -16,6 +16,7 @@ mod pod;
 mod rate;
 mod rbac;
 mod reference;
+mod remembered;
 mod request;
 mod status;
 mod watch;

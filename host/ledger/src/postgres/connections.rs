@@ -1,6 +1,6 @@
 //! The connections to the server, and the time that each of them is given.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -33,6 +33,8 @@ pub(super) struct Connections {
     shown: String,
     /// The newest time that the server has told: time does not go back, not even after a failover.
     floor: AtomicI64,
+    /// While it is not sure that others keep off, nothing is read or written.
+    barred: AtomicBool,
 }
 
 impl Connections {
@@ -51,7 +53,12 @@ impl Connections {
             .post_create(first)
             .build()
             .map_err(|e| LedgerError::Open(format!("the ledger's connections cannot be set up: {e}")))?;
-        Ok(Self { pool, shown: address.shown.clone(), floor: AtomicI64::new(0) })
+        Ok(Self {
+            pool,
+            shown: address.shown.clone(),
+            floor: AtomicI64::new(0),
+            barred: AtomicBool::new(false),
+        })
     }
 
     /// Below this the ledger's time does not fall.
@@ -62,7 +69,15 @@ impl Connections {
         Millis(self.floor.fetch_max(now, Ordering::SeqCst).max(now))
     }
 
+    pub(super) fn bar(&self, barred: bool) {
+        self.barred.store(barred, Ordering::SeqCst);
+    }
+
     pub(super) async fn get(&self) -> Result<Connection, Broken> {
+        if self.barred.load(Ordering::SeqCst) {
+            let why = "the session that keeps hosts and imports apart was lost";
+            return Err(Broken::Refused(LedgerError::Unavailable(format!("{}: {why}", self.shown))));
+        }
         let object = self.pool.get().await.map_err(|e| {
             let why = match e {
                 PoolError::Timeout(TimeoutType::Wait) => "all connections are busy".to_owned(),

@@ -1,6 +1,7 @@
 //! Who uses the ledger: hosts share it, an import has it alone. The server keeps the lock as long as the session, so
 //! that it goes with the process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -8,6 +9,7 @@ use tokio_postgres::Client;
 
 use super::address::{Address, CONNECT};
 use super::broken::words;
+use super::connections::Connections;
 use super::open::Hold;
 use crate::LedgerError;
 
@@ -16,34 +18,48 @@ const LOCK: i64 = 0x7375_746c_6572_0002;
 /// The pause before a lost session is replaced.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Holds the ledger until it is aborted, and tells once whether it could at first. A session that breaks is replaced.
-pub(super) async fn hold(address: Address, hold: Hold, first: oneshot::Sender<Result<(), LedgerError>>) {
+/// Holds the ledger until it is aborted, and tells once whether it could at first. While a session that broke is
+/// being replaced the ledger is barred; to whoever has it alone, for good, since others may have been at it.
+pub(super) async fn hold(
+    address: Address,
+    hold: Hold,
+    connections: Arc<Connections>,
+    first: oneshot::Sender<Result<(), LedgerError>>,
+) {
     let mut first = Some(first);
     loop {
         let at = &address.shown;
         let away = |why: String| LedgerError::Unavailable(format!("{at}: {why}"));
         let connecting = tokio::time::timeout(CONNECT, address.config.connect(address.tls.clone())).await;
-        let got = match connecting {
-            Err(_) => Err(away(format!("no answer within {} s", CONNECT.as_secs()))),
-            Ok(Err(e)) => Err(away(words(&e))),
+        let (held, got) = match connecting {
+            Err(_) => (false, Err(away(format!("no answer within {} s", CONNECT.as_secs())))),
+            Ok(Err(e)) => (false, Err(away(words(&e)))),
             Ok(Ok((client, connection))) => {
+                let mut held = false;
                 let work = async {
                     let got = take(&client, at, hold).await;
-                    let held = got.is_ok();
+                    held = got.is_ok();
+                    connections.bar(!held);
                     tell(&mut first, got);
                     if held {
                         // As long as the connection.
                         std::future::pending::<()>().await;
                     }
                 };
-                tokio::select! {
+                let ended = tokio::select! {
                     () = work => Ok(()),
                     ended = connection => ended.map_err(|e| away(words(&e))),
-                }
+                };
+                (held, ended)
             }
         };
+        connections.bar(true);
         tell(&mut first, got);
-        tokio::time::sleep(AGAIN).await;
+        match (held, hold) {
+            (true, Hold::Alone) => return,
+            (true, _) => {}
+            (false, _) => tokio::time::sleep(AGAIN).await,
+        }
     }
 }
 

@@ -56,7 +56,7 @@ impl Postgres {
         let mut beside = JoinSet::new();
         if options.hold != Hold::Nothing {
             let (told, first) = oneshot::channel();
-            beside.spawn(hold::hold(address.clone(), options.hold, told));
+            beside.spawn(hold::hold(address.clone(), options.hold, connections.clone(), told));
             first.await.unwrap_or_else(|_| Err(LedgerError::Unavailable("it was not held".into())))?;
         }
         beside.spawn(listen::listen(address, wake.clone()));

@@ -11,7 +11,7 @@ use super::rollback;
 use super::storage::lost;
 use super::target::Target;
 use super::uninstall;
-use super::write::{Claim, Manner, Work};
+use super::write::{Claim, Manner, Seen, Work};
 use crate::error::Error;
 use crate::types::{Options, Outcome};
 
@@ -126,7 +126,9 @@ impl Under<'_> {
             (false, true) => Claim::TakeBack,
             (false, false) => Claim::Known,
         };
-        Work::new(self.target, objects, before, claim).await
+        let manner = self.manner()?;
+        let seen = if manner.server_side && !manner.migrates { Seen::Marks } else { Seen::Whole };
+        Work::new(self.target, objects, before, claim, seen).await
     }
 
     fn manner(&self) -> Result<Manner, Error> {

@@ -34,3 +34,4 @@ pub(crate) use target::Target;
 pub(crate) use testing::test;
 pub(crate) use uninstall::uninstall;
 pub(crate) use upgrade::{Resumed, begin, resume};
+pub(crate) use write::Seen;

@@ -7,7 +7,7 @@ use super::lookup::look_up;
 use super::record::{Record, Status};
 use super::storage::{base, pending};
 use super::target::Target;
-use super::write::{Claim, Work};
+use super::write::{Claim, Seen, Work};
 use crate::engine::{RenderAnswer, TemplateEngine};
 use crate::error::Error;
 use crate::manifest::Object;
@@ -75,12 +75,14 @@ async fn once(target: &Target<'_>, rendering: &Rendering<'_>) -> Result<RenderAn
     }
 }
 
-/// Renders and checks; writes nothing.
+/// Renders and checks; writes nothing. Under an equal manifest the live objects are read as a whole in any case, since
+/// there may be drift to mend.
 pub(crate) async fn prepare(
     target: &Target<'_>,
     mut rendering: Rendering<'_>,
     history: Vec<Record>,
     take: bool,
+    seen: Seen,
 ) -> Result<Plan, Error> {
     let base = start(&history)?.cloned();
     let revision = history.last().map_or(1, |last| last.version.saturating_add(1));
@@ -97,7 +99,11 @@ pub(crate) async fn prepare(
         None => Vec::new(),
     };
     let claim = if take { Claim::Adopt } else { Claim::Known };
-    let work = Work::new(target, objects, before, claim).await?;
+    let last = history.last().filter(|_| base.is_some());
+    let server_side = [last, base.as_ref()].into_iter().flatten().all(Record::server_side);
+    let same = last.is_some_and(|l| l.manifest == answer.manifest);
+    let seen = if server_side && !same { seen } else { Seen::Whole };
+    let work = Work::new(target, objects, before, claim, seen).await?;
     Ok(Plan { history, base, revision, values, answer, crds, work })
 }
 

@@ -1,9 +1,11 @@
 //! One release within one call: where it is, what the call may touch, what lives there.
 
+use std::collections::HashMap;
+
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
-use sutler_kubernetes::{ApplyOptions, Cluster, Error as KubeError, Reference};
+use sutler_kubernetes::{ApplyOptions, Cluster, Error as KubeError, Reference, Selector};
 use sutler_model::{Call, Effective, Owner};
 
 use super::operation::Stage;
@@ -12,10 +14,12 @@ use super::storage::{MANAGER, Storage};
 use crate::engine::Labels;
 use crate::error::Error;
 use crate::grant::{self, Grants};
-use crate::manifest::{Object, claimed_by_other, foreign, objects, shown};
+use crate::manifest::{MANAGED_BY, Object, claimed_by_other, foreign, objects, shown};
 
 /// Requests about objects that run side by side.
 const SIDE_BY_SIDE: usize = 8;
+/// So many objects of one kind are rather watched than asked for one by one.
+const WORTH_A_WATCH: usize = 2;
 
 pub(crate) struct Target<'a> {
     pub(crate) cluster: Cluster,
@@ -180,6 +184,41 @@ impl Target<'_> {
     /// What lives under each reference, in the same order.
     pub(crate) async fn live(&self, objects: &[Object]) -> Result<Vec<Option<Value>>, Error> {
         side_by_side(objects.iter().map(|o| self.get(&o.reference).boxed()).collect()).await
+    }
+
+    /// Whose what lives under each reference is: of kinds with several objects from the watch that remembers them, so
+    /// that an upgrade need not ask for each. That may be a moment old.
+    pub(crate) async fn marks(&self, objects: &[Object]) -> Result<Vec<Option<Value>>, Error> {
+        let mut groups: HashMap<_, Vec<usize>> = HashMap::new();
+        for (i, o) in objects.iter().enumerate() {
+            let r = &o.reference;
+            groups.entry((&r.api_version, &r.kind, &r.namespace)).or_default().push(i);
+        }
+        let mut out: Vec<Option<Value>> = objects.iter().map(|_| None).collect();
+        for ((api_version, kind, namespace), places) in groups {
+            let of = Selector {
+                api_version: api_version.clone(),
+                kind: kind.clone(),
+                namespace: namespace.clone(),
+                labels: format!("{MANAGED_BY}=Helm"),
+                ..Selector::default()
+            };
+            let of_place = |i: &usize| objects.get(*i);
+            let names: Vec<&str> =
+                places.iter().filter_map(of_place).map(|o| o.reference.name.as_str()).collect();
+            let begin = places.len() >= WORTH_A_WATCH;
+            let found = self.cluster.remembered(&of, &names, begin).await.unwrap_or_default();
+            for (place, found) in places.into_iter().zip(found) {
+                if let (Some(out), Some(found)) = (out.get_mut(place), found) {
+                    *out = Some((*found).clone());
+                }
+            }
+        }
+        let asked = out.iter().zip(objects).filter(|(known, _)| known.is_none());
+        let asked = side_by_side(asked.map(|(_, o)| self.get(&o.reference).boxed()).collect()).await?;
+        let unknown = out.iter_mut().filter(|known| known.is_none());
+        unknown.zip(asked).for_each(|(known, live)| *known = live);
+        Ok(out)
     }
 
     pub(crate) async fn get(&self, of: &Reference) -> Result<Option<Value>, Error> {

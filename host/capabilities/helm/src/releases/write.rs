@@ -13,6 +13,8 @@ use super::target::Target;
 use crate::error::Error;
 use crate::manifest::{Object, foreign, kept};
 
+/// Looks that are taken at an object that others write meanwhile.
+const LOOKS: usize = 4;
 /// With less of the call left, the rest is done in the next one.
 const PAUSE: Duration = Duration::from_secs(3);
 
@@ -27,11 +29,21 @@ pub(crate) enum Claim {
     Adopt,
 }
 
+/// How much of the live objects was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Whole,
+    /// Whose they are, as of a moment ago: each write makes sure that nothing has changed about that.
+    Marks,
+}
+
 /// Objects within the grants, with what lives under them, and those of the revision before that are no more.
 pub(crate) struct Work {
     pub(crate) objects: Vec<Object>,
     pub(crate) live: Vec<Option<Value>>,
     pub(crate) before: Vec<Object>,
+    claim: Claim,
+    seen: Seen,
 }
 
 /// How a revision's objects are written.
@@ -53,16 +65,19 @@ impl Work {
         objects: Vec<Object>,
         before: Vec<Object>,
         claim: Claim,
+        seen: Seen,
     ) -> Result<Self, Error> {
         let old: HashMap<_, _> = before.iter().map(|o| (o.key(), ())).collect();
-        let live = target.live(&objects).await?;
+        let live = match seen {
+            Seen::Whole => target.live(&objects).await?,
+            Seen::Marks => target.marks(&objects).await?,
+        };
         for (object, live) in objects.iter().zip(&live) {
             if let Some(live) = live {
-                let known = claim == Claim::TakeBack || old.contains_key(&object.key());
-                target.check_ownership(object, live, known, claim == Claim::Adopt)?;
+                check(target, object, live, claim, old.contains_key(&object.key()))?;
             }
         }
-        Ok(Self { objects, live, before })
+        Ok(Self { objects, live, before, claim, seen })
     }
 
     /// What the revision before had and this one has not.
@@ -87,13 +102,63 @@ impl Work {
                 return Ok(Some(i));
             }
             let original = old.get(&object.key()).copied();
-            one(target, manner, object, live.as_ref(), original).await?;
+            match live {
+                Some(live) if self.seen == Seen::Marks => {
+                    self.as_seen(target, manner, object, live, original.is_some()).await?;
+                }
+                _ => one(target, manner, object, live.as_ref(), original).await?,
+            }
         }
         for object in self.prune() {
             remove(target, object).await?;
         }
         Ok(None)
     }
+
+    /// Applies an object of which only the marks were read, in the version that they were read of.
+    async fn as_seen(
+        &self,
+        target: &Target<'_>,
+        manner: Manner,
+        object: &Object,
+        live: &Value,
+        known: bool,
+    ) -> Result<(), Error> {
+        let options = ApplyOptions { field_manager: MANAGER.into(), force: manner.force, dry_run: false };
+        let mut live = Some(live.clone());
+        for _ in 0..LOOKS {
+            let mut wanted = target.decorated(object);
+            if let (Some(live), Some(metadata)) =
+                (&live, wanted.get_mut("metadata").and_then(Value::as_object_mut))
+            {
+                for field in ["uid", "resourceVersion"] {
+                    metadata
+                        .insert(field.into(), live.pointer(&format!("/metadata/{field}")).cloned().into());
+                }
+            }
+            let failed = match target.cluster.apply(&wanted, &options).await {
+                Ok(_) => return Ok(()),
+                Err(e) => e,
+            };
+            let now = match &failed {
+                KubeError::Conflict(fields) if fields.is_empty() => target.get(&object.reference).await?,
+                KubeError::NotFound => None,
+                _ => return Err(Error::kube(&object.shown(), failed)),
+            };
+            // Somebody wrote meanwhile, or it is gone.
+            if let Some(now) = &now {
+                check(target, object, now, self.claim, known)?;
+            }
+            live = now;
+        }
+        // A controller that writes all the time; whose the object is was looked at each time.
+        one(target, manner, object, None, None).await
+    }
+}
+
+/// Whether the release may write what lives there.
+fn check(target: &Target<'_>, object: &Object, live: &Value, claim: Claim, known: bool) -> Result<(), Error> {
+    target.check_ownership(object, live, known || claim == Claim::TakeBack, claim == Claim::Adopt)
 }
 
 async fn one(

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use sutler_ledger::contract::Sample;
 use sutler_ledger::{Begun, Hold, Job, Ledger, LedgerError, Postgres, PostgresOptions, Write};
+use sutler_testkit::postgres::client;
 use tokio::sync::Barrier;
 
 use super::contract::{Shared, keys, rig};
@@ -307,4 +308,62 @@ async fn hosts_share_a_ledger_and_an_import_has_it_alone() {
     open(Hold::Nothing).await.unwrap();
     drop(import);
     soon(Hold::Serving).await;
+}
+
+/// Takes the lock of an import as soon as the session that holds the ledger is killed.
+async fn kill_the_holder_and_hold(url: &str) -> tokio_postgres::Client {
+    let (import, killer) = (client(url).await, client(url).await);
+    let lock = "SELECT pg_advisory_lock((classid::int8 << 32) + objid::int8) FROM pg_locks l JOIN pg_database d \
+                ON d.oid = l.database AND d.datname = current_database() WHERE locktype = 'advisory' AND granted";
+    let waits = tokio::spawn(async move {
+        import.query_one(lock, &[]).await.unwrap();
+        import
+    });
+    let kill = "SELECT pg_terminate_backend(h.pid) FROM pg_locks h, pg_locks w WHERE h.locktype = 'advisory' AND h.granted \
+                AND w.locktype = 'advisory' AND NOT w.granted AND h.objid = w.objid AND h.classid = w.classid \
+                AND h.database = w.database";
+    while killer.query(kill, &[]).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    waits.await.unwrap()
+}
+
+/// Asks until the answer is as wanted.
+async fn until(ledger: &Postgres, wanted: impl Fn(&Result<Begun, LedgerError>) -> bool) {
+    for n in 0..300 {
+        let sample = Sample { request_id: format!("until-{n}"), application: format!("app-{n}"), ..held() };
+        let got = ledger.begin(sample.new_job()).await;
+        if wanted(&got) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it never came")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_lost_its_hold_writes_nothing_until_it_has_it_again() {
+    let rig = rig().await;
+    let options = PostgresOptions { hold: Hold::Serving, ..PostgresOptions::default() };
+    let host = Postgres::open(&rig.url, keys(&rig.folder), options).await.unwrap();
+    until(&host, Result::is_ok).await;
+    let import = kill_the_holder_and_hold(&rig.url).await;
+    let lost = |got: &Result<Begun, LedgerError>| matches!(got, Err(LedgerError::Unavailable(why)) if why.contains("keeps hosts and imports apart"));
+    until(&host, lost).await;
+    drop(import);
+    until(&host, Result::is_ok).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_lost_its_hold_writes_nothing_more() {
+    let rig = rig().await;
+    let options = PostgresOptions { hold: Hold::Alone, ..PostgresOptions::default() };
+    let import = Postgres::open(&rig.url, keys(&rig.folder), options).await.unwrap();
+    until(&import, Result::is_ok).await;
+    drop(kill_the_holder_and_hold(&rig.url).await);
+    until(&import, Result::is_err).await;
+    // Nobody holds it, and yet: others may have been at it.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let sample = Sample { request_id: "late".into(), application: "late".into(), ..held() };
+    assert!(import.begin(sample.new_job()).await.is_err());
 }
