@@ -36,9 +36,9 @@ struct Root {
 /// `apps/v1` and `apps/v1/Deployment`.
 type Served = Arc<BTreeSet<String>>;
 
-/// So long what a cluster serves is not asked for again.
-const SERVED_HOLDS: Duration = Duration::from_secs(5);
-/// API servers are upgraded now and then, one after the other.
+/// Where the core group is discovered.
+const CORE: &str = "/api";
+/// API servers are upgraded now and then, one after the other. The core group changes with them alone.
 const VERSION_HOLDS: Duration = Duration::from_secs(60);
 
 impl Cluster {
@@ -73,11 +73,6 @@ impl Cluster {
         self.kinds().lock().unwrap_or_else(PoisonError::into_inner).remove(api_version).is_some()
     }
 
-    /// Asks anew what the cluster serves, after something was changed about that.
-    pub fn forget_served(&self) {
-        self.discovered().roots.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
     /// Whether the kind's objects live in namespaces.
     ///
     /// # Errors
@@ -104,13 +99,13 @@ impl Cluster {
         Ok(version.to_owned())
     }
 
-    /// What Helm's `.Capabilities.APIVersions` holds: `apps/v1` and `apps/v1/Deployment`, sorted. What the
-    /// cluster served at most five seconds ago; it sends the list only where that changed.
+    /// What Helm's `.Capabilities.APIVersions` holds: `apps/v1` and `apps/v1/Deployment`, sorted. Always what the
+    /// cluster serves now; it sends the list only where that changed.
     ///
     /// # Errors
     /// What every request can meet. A group whose own server is down is left out.
     pub async fn api_versions(&self) -> Result<Vec<String>, Error> {
-        let (core, groups) = tokio::try_join!(self.served("/api"), self.served("/apis"))?;
+        let (core, groups) = tokio::try_join!(self.served(CORE), self.served("/apis"))?;
         let mut out: Vec<String> = core.iter().chain(groups.iter()).cloned().collect();
         out.sort();
         Ok(out)
@@ -119,7 +114,7 @@ impl Cluster {
     async fn served(&self, root: &'static str) -> Result<Served, Error> {
         let roots = &self.discovered().roots;
         let known = roots.lock().unwrap_or_else(PoisonError::into_inner).get(root).cloned();
-        if let Some(root) = known.as_ref().filter(|k| k.asked.elapsed() < SERVED_HOLDS) {
+        if let Some(root) = known.as_ref().filter(|k| root == CORE && k.asked.elapsed() < VERSION_HOLDS) {
             return Ok(root.told.clone());
         }
         let asked = Instant::now();

@@ -172,6 +172,7 @@ async fn roles_are_printed_for_the_grants() {
           verbs:
           - get
           - list
+          - watch
           - create
           - update
           - patch
@@ -183,6 +184,7 @@ async fn roles_are_printed_for_the_grants() {
           verbs:
           - get
           - list
+          - watch
           - create
           - update
           - patch
@@ -194,6 +196,7 @@ async fn roles_are_printed_for_the_grants() {
           verbs:
           - get
           - list
+          - watch
           - create
           - update
           - patch

@@ -179,8 +179,5 @@ async fn install_definitions(target: &Target<'_>, plan: &Plan) -> Result<Option<
             waiting.push(crd.reference.name.as_str());
         }
     }
-    if !plan.crds.is_empty() {
-        target.cluster.forget_served();
-    }
     Ok((!waiting.is_empty()).then(|| format!("waiting until the cluster serves {}", waiting.join(", "))))
 }

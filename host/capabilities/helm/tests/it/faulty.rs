@@ -74,7 +74,10 @@ async fn through_a_faulty_api_server() {
 #[tokio::test]
 async fn a_conflict_fails_the_revision_with_its_reason() {
     let w = ready_for(Deed::Upgrade).await;
-    w.cluster.fail_next_matching("PATCH /api/v1/namespaces/ns/configmaps/m?", Fault::Status(409));
+    // One that passes is no reason yet.
+    for _ in 0..5 {
+        w.cluster.fail_next_matching("PATCH /api/v1/namespaces/ns/configmaps/m?", Fault::Status(409));
+    }
     let e = deed(&w, &call(Mode::Apply), Deed::Upgrade).await.unwrap_err();
     assert!(
         matches!(&e, Error::Other { code: "conflict", message } if message.contains("ConfigMap \"m\"")),

@@ -16,6 +16,7 @@ mod drift;
 mod faulty;
 mod hooks;
 mod hostile;
+mod marks;
 mod proxies;
 mod pull;
 mod real;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sutler_kubernetes::{Cluster, ClusterConfig, PodWatch, Propagation, Reference, Watched};
+use sutler_kubernetes::{Cluster, ClusterConfig, PodWatch, Propagation, Reference, Selector, Watched};
 use sutler_testkit::cluster::Emulator;
 
 fn pod(name: &str, app: &str) -> Value {
@@ -85,4 +85,44 @@ async fn a_watch_that_is_not_allowed_says_so_and_is_tried_on() {
     };
     tokio::time::timeout(Duration::from_secs(10), lost).await.expect("it is lost");
     until(&mut watch, &["a"]).await;
+}
+
+#[tokio::test]
+async fn metadata_is_remembered_by_one_watch() {
+    let (emulator, cluster, _folder) = rig().await;
+    let map = |name: &str, x: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": x}, "metadata": {"name": name, "namespace": "acme",
+            "labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {"meta.helm.sh/release-name": "r", "big": "y"}}})
+    };
+    emulator.seed(map("a", "1"));
+    emulator.seed(map("b", "1"));
+    let of = Selector {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        namespace: Some("acme".into()),
+        labels: "app.kubernetes.io/managed-by=Helm".into(),
+        ..Selector::default()
+    };
+    assert_eq!(cluster.remembered(&of, &["a"], false).await, None, "nobody has begun one");
+    let found = cluster.remembered(&of, &["a", "none"], true).await.unwrap();
+    let live = emulator.object("ConfigMap", "acme", "a").unwrap();
+    let kept = found[0].as_ref().unwrap();
+    for field in ["uid", "resourceVersion", "labels"] {
+        assert_eq!(kept["metadata"][field], live["metadata"][field], "{field}");
+    }
+    assert_eq!(kept["metadata"]["annotations"], json!({"meta.helm.sh/release-name": "r"}), "and nothing big");
+    assert_eq!((&found[1], kept.get("data")), (&None, None));
+
+    emulator.seed(map("none", "1"));
+    let wanted = async {
+        while cluster.remembered(&of, &["none"], false).await.unwrap()[0].is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wanted).await.expect("the new one in time");
+    assert_eq!(cluster.memories_running(), 1);
+
+    emulator.deny("list", "secrets");
+    let of = Selector { kind: "Secret".into(), ..of };
+    assert_eq!(cluster.remembered(&of, &["a"], true).await, None, "nobody may list them");
 }
