@@ -10,7 +10,8 @@ use anyhow::{Result, ensure};
 use futures::future::BoxFuture;
 use serde_json::json;
 use sutler_helm::{
-    ChartReference, EngineError, Grants, Helm, HelmConfig, RenderAnswer, RenderRequest, TemplateEngine,
+    ChartReference, EngineError, Grants, Helm, HelmConfig, NoJobs, RenderAnswer, RenderRequest,
+    TemplateEngine,
 };
 use sutler_kubernetes::{ClusterConfig, Clusters, ClustersConfig};
 use sutler_model::{Application, Call, Digest, Effective, Fence, Identifier, Layer, Mode, Owner};
@@ -56,6 +57,7 @@ fn call() -> Result<Call> {
         mode: Mode::Plan,
         request_id: "bench".into(),
         deadline: Instant::now() + Duration::from_secs(600),
+        job: None,
         fence: Fence::endless(),
     })
 }
@@ -71,7 +73,8 @@ fn helm(cache: &Path, host: &str) -> Result<Helm> {
     let config = HelmConfig { cache_folder: Some(cache.to_owned()), ..HelmConfig::default() };
     let registries =
         BTreeMap::from([(host.to_owned(), serde_json::from_value(json!({"plain-http": true}))?)]);
-    Ok(Helm::new(&config, &registries, Arc::new(Clusters::new(&clusters)?), Arc::new(NoEngine))?)
+    let clusters = Arc::new(Clusters::new(&clusters)?);
+    Ok(Helm::new(&config, &registries, clusters, Arc::new(NoEngine), Arc::new(NoJobs))?)
 }
 
 fn millis(since: Instant) -> f64 {

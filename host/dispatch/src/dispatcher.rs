@@ -220,6 +220,7 @@ impl Inner {
             mode: Mode::Locate,
             request_id: inquiry.id.as_str().into(),
             deadline: Instant::now() + Duration::from_secs(30),
+            job: None,
             fence: sutler_model::Fence::endless(),
         };
         match logs.stream(&call, &grants.logs, sources, options).await {

@@ -1,6 +1,7 @@
 //! One call of one plugin, as the capabilities see it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::{Application, Digest, Fence, Identifier, Kind, Pair, PluginName, hex};
@@ -103,6 +104,8 @@ pub struct Call {
     pub owner: Owner,
     pub mode: Mode,
     pub request_id: String,
+    /// The id of the job (an operation of the provisioner API) that the call is a step of; `None` outside of jobs.
+    pub job: Option<Arc<str>>,
     /// When the call's wall time ends; a capability's own time-out never goes beyond it.
     pub deadline: Instant,
     /// The lease that the call runs under.

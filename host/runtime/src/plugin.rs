@@ -137,6 +137,7 @@ impl Plugin {
             owner,
             mode,
             request_id: seed.request_id().into(),
+            job: seed.job().cloned(),
             deadline: Instant::now() + self.limits.wall(),
             fence,
         };

@@ -76,6 +76,13 @@ impl Seed {
         }
     }
 
+    pub(crate) const fn job(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Step { job, .. } => Some(job),
+            Self::Question(_) | Self::Call(_) => None,
+        }
+    }
+
     fn random(&self, key: &[u8; 32], call: &Call) -> Random {
         let (what, hash) = (call.mode.as_str().as_bytes(), call.owner.hash());
         match self {

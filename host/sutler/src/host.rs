@@ -14,11 +14,13 @@ use sutler_dispatch::{
 use sutler_helm::{Helm, TemplateEngine};
 use sutler_jobs::Operations;
 use sutler_kubernetes::{Clusters, Kubernetes};
+use sutler_ledger::Ledger;
 use sutler_logs::{LogLine, Logs, StreamOptions};
 use sutler_model::{Fault, Inquiry, Pair, Request};
 use sutler_runtime::{Capabilities, CompileCache, Engine, HelmEngine, Runtime};
 
 use crate::config::Config;
+use crate::jobs::LedgerJobs;
 use crate::ledger::Opened;
 
 /// Helm's engine, zstd; empty where the build had none.
@@ -43,7 +45,8 @@ pub(crate) async fn build(config: &Config, catalog: CatalogConfig, opened: Opene
     let cache = CompileCache::open(&config.cache.folder().join("compiled"))?;
     let engine = Engine::new(config.runtime.clone())?;
     let helm_engine = HelmEngine::start(engine.clone(), cache.clone(), HELM_ENGINE);
-    let capabilities = capabilities(config, helm_engine.clone()).await?;
+    let Opened { ledger, hash_key } = opened;
+    let capabilities = capabilities(config, helm_engine.clone(), ledger.clone()).await?;
     let logs = capabilities.logs.clone();
     let runtime = Arc::new(Runtime::new(engine, cache.clone(), capabilities, config.policy.wasi)?);
     let catalog = Catalog::new(
@@ -55,7 +58,6 @@ pub(crate) async fn build(config: &Config, catalog: CatalogConfig, opened: Opene
         config.tenants.clone(),
     );
     let catalog = Arc::new(catalog);
-    let Opened { ledger, hash_key } = opened;
     let worker = Arc::new(PluginWorker::new(catalog.clone(), ledger.clone()));
     let operations = Operations::new(ledger.clone(), worker, &config.operations, &holder())?;
     let readiness = vec![engine_readiness(helm_engine)];
@@ -70,17 +72,21 @@ fn holder() -> String {
     format!("{machine}/{}/{}", std::process::id(), uuid::Uuid::new_v4().simple())
 }
 
-async fn capabilities(config: &Config, engine: Arc<HelmEngine>) -> anyhow::Result<Capabilities> {
+async fn capabilities(
+    config: &Config,
+    engine: Arc<HelmEngine>,
+    ledger: Arc<dyn Ledger>,
+) -> anyhow::Result<Capabilities> {
     let Some(clusters) = &config.kubernetes else { return Ok(Capabilities::default()) };
     let clusters = Arc::new(Clusters::connect(clusters).await.context("[kubernetes]")?);
     let mut helm = config.helm.clone();
     helm.cache_folder.get_or_insert_with(|| config.cache.folder().join("charts"));
     let engine: Arc<dyn TemplateEngine> = engine;
+    let jobs = Arc::new(LedgerJobs(ledger));
+    let helm = Helm::new(&helm, &config.registries, clusters.clone(), engine, jobs).context("[helm]")?;
     Ok(Capabilities {
         kubernetes: Some(Arc::new(Kubernetes::new(clusters.clone()))),
-        helm: Some(Arc::new(
-            Helm::new(&helm, &config.registries, clusters.clone(), engine).context("[helm]")?,
-        )),
+        helm: Some(Arc::new(helm)),
         logs: Some(Arc::new(Logs::new(clusters))),
     })
 }

@@ -14,6 +14,7 @@ use crate::config::{ConfigError, HelmConfig, RegistryConfig};
 use crate::engine::{RenderRequest, TemplateEngine};
 use crate::error::Error;
 use crate::grant::{self, Grants};
+use crate::jobs::Jobs;
 use crate::oci::{ChartUrl, Charts, Clock, RegistryError, Wanted};
 use crate::releases::{self, Asked, Health, Record, Rendering, Resumed, Seen, Target};
 use crate::types::{Chart, ChartReference, Options, Outcome, Release, ReleaseReference, Rendered};
@@ -23,6 +24,7 @@ pub struct Helm {
     charts: Charts,
     clusters: Arc<Clusters>,
     engine: Arc<dyn TemplateEngine>,
+    jobs: Arc<dyn Jobs>,
     timeout: Duration,
     render_limit: Duration,
 }
@@ -43,11 +45,13 @@ impl Helm {
         registries: &BTreeMap<String, RegistryConfig>,
         clusters: Arc<Clusters>,
         engine: Arc<dyn TemplateEngine>,
+        jobs: Arc<dyn Jobs>,
     ) -> Result<Self, ConfigError> {
         Ok(Self {
             charts: Charts::new(config, registries)?,
             clusters,
             engine,
+            jobs,
             timeout: Duration::from_secs(config.timeout_seconds.max(1)),
             render_limit: Duration::from_secs(config.render_seconds.max(1)),
         })
@@ -160,7 +164,7 @@ impl Helm {
 
     /// The release within the call: grants first, then its cluster.
     async fn target<'a>(
-        &self,
+        &'a self,
         call: &'a Call,
         grants: &'a Effective<Grants>,
         of: &'a ReleaseReference,
@@ -170,7 +174,7 @@ impl Helm {
     }
 
     async fn place<'a>(
-        &self,
+        &'a self,
         call: &'a Call,
         grants: &'a Effective<Grants>,
         cluster: Option<&str>,
@@ -185,7 +189,8 @@ impl Helm {
         let cluster =
             self.clusters.get(cluster).await.map_err(|e| Error::kube("the cluster", e))?.of_call(call);
         let storage = releases::Storage::new(cluster.clone(), namespace);
-        Ok(Target { cluster, storage, grants, call, name: name.unwrap_or_default(), namespace })
+        let (jobs, name) = (self.jobs.as_ref(), name.unwrap_or_default());
+        Ok(Target { cluster, storage, grants, call, jobs, name, namespace })
     }
 
     /// `releases.get`: the newest revision.
@@ -270,7 +275,7 @@ impl Helm {
         Ok(Value::Array(releases::drift(&target, &record).await?))
     }
 
-    /// `releases.preview`: {install, revision, objects: [{object, action, fields, conflicts}]}; changes nothing.
+    /// `releases.preview`: {install, revision, objects: [{object, action, fields, conflicts}], hooks}; changes nothing.
     ///
     /// # Errors
     /// What the upgrade itself would meet before its first write.
@@ -289,7 +294,7 @@ impl Helm {
         let history = target.history_as_healed().await?;
         let plan =
             releases::prepare(&target, rendering, history, options.take_ownership, Seen::Whole).await?;
-        releases::preview(&target, &plan).await
+        releases::preview(&target, &plan, &options).await
     }
 
     /// `changes.upgrade`: installs or upgrades; values replace those of the revision before. Where chart, values and

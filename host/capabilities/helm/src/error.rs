@@ -68,6 +68,10 @@ impl Error {
                 format!("{what}: {e}; leave the fields out of the chart's values, or set force-conflicts"),
             ),
             e @ KubeError::Forbidden(_) => Self::other("forbidden", format!("{what}: {e}")),
+            KubeError::Immutable { message, .. } => Self::other(
+                "invalid",
+                format!("{what}: {message}; it cannot become this without being deleted first"),
+            ),
             KubeError::Invalid(m) => Self::other("invalid", format!("{what}: {m}")),
             KubeError::Unavailable(m) => Self::Unavailable(format!("{what}: {m}")),
             KubeError::TimedOut => Self::TimedOut,

@@ -160,22 +160,27 @@ impl Cluster {
         &self.inner.kinds
     }
 
-    async fn path_of(&self, of: &Reference) -> Result<String, Error> {
-        path::check_name(&of.name)?;
-        let resource = self.resource(&of.api_version, &of.kind).await?;
-        path::object(&of.api_version, &of.kind, &resource, of.namespace.as_deref(), Some(&of.name))
+    /// Sends to where a kind is served. What the API server does not serve there had no effect: its definition is gone,
+    /// or another one by now, so its group-version is looked up anew and the request is sent once more.
+    async fn send_to(&self, at: At<'_>, request: impl Fn(String) -> Outgoing) -> Result<Value, Error> {
+        match self.json(request(self.path_of(at).await?)).await {
+            Err(Error::Other { code: "not-served", .. }) if self.forget(at.api_version) => {
+                self.json(request(self.path_of(at).await?)).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn path_of(&self, at: At<'_>) -> Result<String, Error> {
+        at.name.map_or(Ok(()), path::check_name)?;
+        let resource = self.resource(at.api_version, at.kind).await?;
+        path::object(at.api_version, at.kind, &resource, at.namespace, at.name)
     }
 
     /// # Errors
     /// `NotFound`, and what every request can meet.
     pub async fn get(&self, of: &Reference) -> Result<Value, Error> {
-        match self.json(Outgoing::get(self.path_of(of).await?)).await {
-            // Its definition is gone, or another one by now.
-            Err(Error::Other { code: "unexpected-answer", .. }) if self.forget(&of.api_version) => {
-                self.json(Outgoing::get(self.path_of(of).await?)).await
-            }
-            answer => answer,
-        }
+        self.send_to(At::one(of), Outgoing::get).await
     }
 
     /// One page; `of.cluster` is not looked at. Items carry apiVersion and kind, which the API server leaves out.
@@ -183,8 +188,6 @@ impl Cluster {
     /// # Errors
     /// `Other` with code `expired` where the continue token is too old.
     pub async fn list(&self, of: &Selector) -> Result<Page, Error> {
-        let resource = self.resource(&of.api_version, &of.kind).await?;
-        let path = path::object(&of.api_version, &of.kind, &resource, of.namespace.as_deref(), None)?;
         let limit = if of.limit == 0 { DEFAULT_PAGE } else { of.limit.min(DEFAULT_PAGE) }.to_string();
         let mut query = vec![("limit", limit.as_str())];
         for (key, value) in [("labelSelector", &of.labels), ("fieldSelector", &of.fields)] {
@@ -195,7 +198,9 @@ impl Cluster {
         if let Some(token) = &of.continue_token {
             query.push(("continue", token));
         }
-        let mut list = self.json(Outgoing::get(path + &path::query(&query))).await?;
+        let query = path::query(&query);
+        let at = At::all(&of.api_version, &of.kind, of.namespace.as_deref());
+        let mut list = self.send_to(at, |path| Outgoing::get(path + &query)).await?;
         let token = list.pointer("/metadata/continue").and_then(Value::as_str).filter(|t| !t.is_empty());
         let continue_token = token.map(str::to_owned);
         let Some(Value::Array(mut items)) = list.get_mut("items").map(Value::take) else {
@@ -214,7 +219,7 @@ impl Cluster {
     /// # Errors
     /// `Conflict` naming fields and managers without `force`.
     pub async fn apply(&self, manifest: &Value, options: &ApplyOptions) -> Result<Value, Error> {
-        let path = self.path_of(&Reference::of_manifest(manifest)?).await?;
+        let of = Reference::of_manifest(manifest)?;
         let mut query = vec![("fieldManager", options.field_manager.as_str()), ("fieldValidation", "Strict")];
         if options.force {
             query.push(("force", "true"));
@@ -223,9 +228,10 @@ impl Cluster {
             query.push(("dryRun", "All"));
         }
         // JSON is YAML, which is what this media type is.
-        let media = "application/apply-patch+yaml";
-        let request = Outgoing::with(Method::PATCH, path + &path::query(&query), media, manifest);
-        self.json(request.repeatable()).await
+        let (query, media) = (path::query(&query), "application/apply-patch+yaml");
+        let request =
+            |path: String| Outgoing::with(Method::PATCH, path + &query, media, manifest).repeatable();
+        self.send_to(At::one(&of), request).await
     }
 
     /// # Errors
@@ -233,16 +239,15 @@ impl Cluster {
     pub async fn create(&self, manifest: &Value, field_manager: &str, dry_run: bool) -> Result<Value, Error> {
         let of = Reference::of_manifest(manifest)?;
         path::check_name(&of.name)?;
-        let resource = self.resource(&of.api_version, &of.kind).await?;
-        if resource.namespaced && of.namespace.is_none() {
+        if of.namespace.is_none() && self.is_namespaced(&of.api_version, &of.kind).await? {
             return Err(Error::Invalid(format!(
                 "a {} lives in a namespace; name it in metadata.namespace",
                 of.kind
             )));
         }
-        let path = path::object(&of.api_version, &of.kind, &resource, of.namespace.as_deref(), None)?;
-        self.json(Outgoing::with(Method::POST, path + &write_query(field_manager, dry_run), JSON, manifest))
-            .await
+        let at = At::all(&of.api_version, &of.kind, of.namespace.as_deref());
+        let query = write_query(field_manager, dry_run);
+        self.send_to(at, |path| Outgoing::with(Method::POST, path + &query, JSON, manifest)).await
     }
 
     /// PUT: the manifest becomes the whole object. `metadata.resourceVersion` and `metadata.uid` are preconditions.
@@ -255,9 +260,8 @@ impl Cluster {
         field_manager: &str,
         dry_run: bool,
     ) -> Result<Value, Error> {
-        let path = self.path_of(&Reference::of_manifest(manifest)?).await?;
-        self.json(Outgoing::with(Method::PUT, path + &write_query(field_manager, dry_run), JSON, manifest))
-            .await
+        let (of, query) = (Reference::of_manifest(manifest)?, write_query(field_manager, dry_run));
+        self.send_to(At::one(&of), |path| Outgoing::with(Method::PUT, path + &query, JSON, manifest)).await
     }
 
     /// A JSON merge patch (RFC 7386). `metadata.uid` in it is a precondition.
@@ -270,8 +274,8 @@ impl Cluster {
         patch: &Value,
         field_manager: &str,
     ) -> Result<Value, Error> {
-        let path = self.path_of(of).await? + &write_query(field_manager, false);
-        self.json(Outgoing::with(Method::PATCH, path, "application/merge-patch+json", patch)).await
+        let (query, media) = (write_query(field_manager, false), "application/merge-patch+json");
+        self.send_to(At::one(of), |path| Outgoing::with(Method::PATCH, path + &query, media, patch)).await
     }
 
     /// Deletes; the object may still be there for as long as its finalizers need.
@@ -284,52 +288,12 @@ impl Cluster {
         uid: Option<&str>,
         propagation: Propagation,
     ) -> Result<(), Error> {
-        let path = self.path_of(of).await?;
         let mut options =
             json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.as_str()});
         if let (Some(uid), Some(o)) = (uid, options.as_object_mut()) {
             o.insert("preconditions".into(), json!({ "uid": uid }));
         }
-        self.json(Outgoing::with(Method::DELETE, path, JSON, &options)).await.map(drop)
-    }
-
-    /// Whether the host's account may `verb` (a Kubernetes verb) this object.
-    ///
-    /// # Errors
-    /// What every request can meet.
-    pub async fn can_i(&self, verb: &str, of: &Reference) -> Result<bool, Error> {
-        let resource = self.resource(&of.api_version, &of.kind).await?;
-        let (group, version) = of.api_version.split_once('/').unwrap_or(("", &of.api_version));
-        let attributes = json!({
-            "verb": verb, "group": group, "version": version, "resource": resource.plural,
-            "namespace": of.namespace.as_deref().unwrap_or_default(), "name": of.name,
-        });
-        self.review(attributes).await
-    }
-
-    /// Whether the host's account may do all of a rule's verb in a namespace (`None`: everywhere, and outside
-    /// namespaces). `resource` may name a subresource: `pods/log`.
-    ///
-    /// # Errors
-    /// What every request can meet.
-    pub async fn allowed(&self, right: &Right<'_>) -> Result<bool, Error> {
-        let (resource, sub) = right.resource.split_once('/').unwrap_or((right.resource, ""));
-        self.review(json!({
-            "verb": right.verb, "group": right.group, "resource": resource, "subresource": sub,
-            "namespace": right.namespace.unwrap_or_default(), "name": right.name,
-        }))
-        .await
-    }
-
-    async fn review(&self, attributes: Value) -> Result<bool, Error> {
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        });
-        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned();
-        let answer = self.json(Outgoing::with(Method::POST, path, JSON, &review).repeatable()).await?;
-        Ok(answer.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or(false))
+        self.send_to(At::one(of), |path| Outgoing::with(Method::DELETE, path, JSON, &options)).await.map(drop)
     }
 
     /// The names of all namespaces, over all pages.
@@ -351,16 +315,24 @@ impl Cluster {
     }
 }
 
-/// One thing that RBAC allows or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Right<'a> {
-    pub verb: &'a str,
-    /// `""` for the core group.
-    pub group: &'a str,
-    pub resource: &'a str,
-    pub namespace: Option<&'a str>,
-    /// Empty for every name.
-    pub name: &'a str,
+/// Objects of a kind, or one of them.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    namespace: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
+impl<'a> At<'a> {
+    const fn all(api_version: &'a str, kind: &'a str, namespace: Option<&'a str>) -> Self {
+        Self { api_version, kind, namespace, name: None }
+    }
+
+    fn one(of: &'a Reference) -> Self {
+        let (namespace, name) = (of.namespace.as_deref(), Some(of.name.as_str()));
+        Self { api_version: &of.api_version, kind: &of.kind, namespace, name }
+    }
 }
 
 fn write_query(field_manager: &str, dry_run: bool) -> String {

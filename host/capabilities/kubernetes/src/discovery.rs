@@ -52,7 +52,9 @@ impl Cluster {
         let kinds = match self.json(Outgoing::get(root)).await {
             Ok(list) => Arc::new(kinds_of(&list)),
             // A group that does not exist is a 404 without a Status, or with one without a name.
-            Err(Error::NotFound | Error::Other { code: "unexpected-answer", .. }) => Arc::default(),
+            Err(Error::NotFound | Error::Other { code: "not-served" | "unexpected-answer", .. }) => {
+                Arc::default()
+            }
             Err(e) => return Err(e),
         };
         let found = kinds.get(kind).cloned();

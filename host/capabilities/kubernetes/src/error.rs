@@ -11,6 +11,15 @@ pub struct FieldConflict {
     pub manager: String,
 }
 
+/// A field that cannot change while its object lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FixedField {
+    /// As the API server writes it: `spec.selector`, `spec.clusterIPs[0]`.
+    pub field: String,
+    /// Fields right below it that may change all the same.
+    pub except: Vec<String>,
+}
+
 /// Never carries a secret or a whole body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -30,6 +39,9 @@ pub enum Error {
     Forbidden(String),
     #[error("{0}")]
     Invalid(String),
+    /// It would change what cannot change: only another object in its place could be like this.
+    #[error("{message}")]
+    Immutable { message: String, fields: Vec<FixedField> },
     /// Throttled, unreachable, timed out: worth a retry.
     #[error("{0}")]
     Unavailable(String),
@@ -39,7 +51,7 @@ pub enum Error {
     #[error("{message}")]
     Other {
         /// Kebab-case and stable: `unknown-kind`, `unknown-cluster`, `kubeconfig`, `credentials`, `answer-too-large`,
-        /// `unexpected-answer`, `expired`.
+        /// `unexpected-answer`, `not-served` (no such path), `no-dry-run` (an admission webhook), `not-supported`, `expired`.
         code: &'static str,
         message: String,
     },
@@ -53,6 +65,11 @@ impl Error {
     /// Whether the same call may succeed later without anybody changing anything.
     pub const fn retryable(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::TimedOut)
+    }
+
+    /// Whether RBAC refused, and not what admits objects (quotas, pod security).
+    pub fn lacks_right(&self) -> bool {
+        matches!(self, Self::Forbidden(message) if message.contains("is forbidden: User "))
     }
 }
 

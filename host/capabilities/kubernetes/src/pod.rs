@@ -1,5 +1,7 @@
 //! Pods and what their containers wrote.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -9,6 +11,9 @@ use serde_json::Value;
 use crate::request::Outgoing;
 use crate::{Cluster, Error, Selector, path};
 
+/// Helm's annotations on the objects of a release begin so.
+const RELEASE_MARKS: &str = "meta.helm.sh/";
+
 /// A pod as readers of logs need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
@@ -17,9 +22,33 @@ pub struct Pod {
     /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
     pub phase: String,
     /// Labels by key.
-    pub labels: std::collections::BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+    /// Those annotations that name a Helm release; others can be large.
+    pub release: BTreeMap<String, String>,
+    /// What made it and keeps it.
+    pub controller: Option<Controller>,
     /// In the order of the manifest, init containers first.
     pub containers: Vec<Container>,
+}
+
+/// An object's controller, by the object's own references.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    pub api_version: String,
+    pub kind: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl Controller {
+    /// That of any object; `None` for one that nothing controls.
+    pub fn of(object: &Value) -> Option<Self> {
+        let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
+        let owner = owners.iter().find(|o| o.get("controller") == Some(&Value::Bool(true)))?;
+        let text = |key: &str| owner.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+        Some(Self { api_version, kind, name: text("name")?, uid: text("uid")? })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,12 +90,18 @@ impl Pod {
         };
         let mut containers = group("/spec/initContainers", "/status/initContainerStatuses", true);
         containers.extend(group("/spec/containers", "/status/containerStatuses", false));
-        let labels = value.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+        let texts = |pointer: &str, prefix: &str| -> BTreeMap<String, String> {
+            let all = value.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+            let those = all.filter(|(key, _)| key.starts_with(prefix));
+            those.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
+        };
         Some(Self {
             name: text("/metadata/name")?,
             uid: text("/metadata/uid").unwrap_or_default(),
             phase: text("/status/phase").unwrap_or_else(|| "Unknown".into()),
-            labels: labels.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect(),
+            labels: texts("/metadata/labels", ""),
+            release: texts("/metadata/annotations", RELEASE_MARKS),
+            controller: Controller::of(value),
             containers,
         })
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Error, FieldConflict};
+use crate::{Error, FieldConflict, FixedField};
 
 const MESSAGE: usize = 300;
 /// Server-side apply of what the kind does not allow is an internal error to the API server.
@@ -15,7 +15,7 @@ pub fn error_of(http_status: u16, body: &[u8]) -> Error {
     let (reason, message) = (text("reason"), text("message"));
     let secret = is_secret(&status);
     match http_status {
-        404 => not_found(&status),
+        404 => not_found(&status, message),
         409 if reason == "AlreadyExists" => Error::AlreadyExists,
         409 => Error::Conflict(conflicts(&status)),
         401 => Error::Forbidden("the host's credentials for this cluster are not accepted".into()),
@@ -45,14 +45,16 @@ fn untyped(message: &str) -> &str {
     field.trim_start_matches(" to proper version").trim_start_matches(": ")
 }
 
-/// A 404 for a path that the API server does not serve has no details.
-fn not_found(status: &Value) -> Error {
-    match status.pointer("/details/name").and_then(Value::as_str) {
-        None if status.get("kind").is_none() => {
-            Error::other("unexpected-answer", "the API server does not serve this path")
-        }
-        _ => Error::NotFound,
+/// What an API server says of a path that it does not serve, where it says it in a Status.
+const NO_PATH: &str = "the server could not find the requested resource";
+
+/// A 404 for a path that the API server does not serve names no object.
+fn not_found(status: &Value, message: &str) -> Error {
+    let named = status.pointer("/details/name").is_some();
+    if !named && (status.get("kind").is_none() || message == NO_PATH) {
+        return Error::other("not-served", "the API server does not serve this path");
     }
+    Error::NotFound
 }
 
 fn causes(status: &Value) -> impl Iterator<Item = (&str, &str, &str)> {
@@ -84,12 +86,33 @@ fn manager_of(message: &str) -> String {
     message.split('"').nth(1).map(short).unwrap_or_default()
 }
 
+/// What the API server says of an admission webhook that has effects of its own.
+const NO_DRY_RUN: &str = "does not support dry run";
+/// What it says of fields that cannot change.
+const FIXED: [&str; 4] =
+    ["is immutable", "may not change once set", "cannot change roleRef", "may not change fields other than"];
+
+/// `updates to statefulset spec for fields other than 'replicas', 'ordinals' and 'template' are forbidden`.
+fn fixed(field: &str, message: &str) -> Option<FixedField> {
+    let updates = message.contains("updates to ") && message.contains("forbidden");
+    if !updates && !FIXED.iter().any(|f| message.contains(f)) {
+        return None;
+    }
+    let (_, rest) = message.split_once("other than").unwrap_or_default();
+    let except = rest.split('\'').skip(1).step_by(2).map(str::to_owned).collect();
+    Some(FixedField { field: field.to_owned(), except })
+}
+
 fn invalid(status: &Value, message: &str, secret: bool) -> Error {
-    let mut fields = Vec::new();
+    if message.contains(NO_DRY_RUN) && causes(status).next().is_none() {
+        return Error::other("no-dry-run", short(message));
+    }
+    let (mut fields, mut immutable) = (Vec::new(), Vec::new());
     for (reason, field, message) in causes(status) {
         if field == "metadata.uid" {
             return Error::Conflict(vec![other_object()]);
         }
+        immutable.extend(fixed(field, message));
         // A field error quotes the value; of a Secret only the place may be told.
         fields.push(if secret {
             format!("{field}: {reason}")
@@ -98,7 +121,11 @@ fn invalid(status: &Value, message: &str, secret: bool) -> Error {
         });
     }
     if !fields.is_empty() {
-        return Error::Invalid(format!("the API server refuses the object: {}", fields.join("; ")));
+        let message = format!("the API server refuses the object: {}", fields.join("; "));
+        if immutable.is_empty() {
+            return Error::Invalid(message);
+        }
+        return Error::Immutable { message, fields: immutable };
     }
     if secret {
         return Error::Invalid("the API server cannot accept this Secret".into());
@@ -184,6 +211,31 @@ mod tests {
             ),
             (
                 422,
+                status(422, "Invalid", "StatefulSet is invalid", json!({"kind": "StatefulSet", "causes": [
+                    {"reason": "FieldValueForbidden", "field": "spec",
+                     "message": "Forbidden: updates to statefulset spec for fields other than 'replicas', 'template' are forbidden"}]})),
+                Error::Immutable {
+                    message: "the API server refuses the object: spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'template' are forbidden".into(),
+                    fields: vec![FixedField { field: "spec".into(), except: vec!["replicas".into(), "template".into()] }],
+                },
+            ),
+            (
+                422,
+                status(422, "Invalid", "Secret is invalid", json!({"kind": "Secret", "causes": [
+                    {"reason": "FieldValueInvalid", "message": "Invalid value: \"hunter2\": field is immutable", "field": "type"}]})),
+                Error::Immutable {
+                    message: "the API server refuses the object: type: FieldValueInvalid".into(),
+                    fields: vec![FixedField { field: "type".into(), except: vec![] }],
+                },
+            ),
+            (
+                400,
+                status(400, "BadRequest", "admission webhook \"audit.example\" does not support dry run", json!({})),
+                Error::other("no-dry-run", "admission webhook \"audit.example\" does not support dry run"),
+            ),
+            (404, status(404, "NotFound", "the server could not find the requested resource", json!({})), Error::other("not-served", "the API server does not serve this path")),
+            (
+                422,
                 status(422, "Invalid", "x", json!({"kind": "ConfigMap", "causes": [
                     {"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}]})),
                 Error::Conflict(vec![FieldConflict { field: "metadata.uid".into(), manager: String::new() }]),
@@ -209,9 +261,12 @@ mod tests {
         ] {
             assert_eq!(of(code, body.clone()), want, "{body}");
         }
-        assert!(matches!(
-            error_of(404, b"404 page not found"),
-            Error::Other { code: "unexpected-answer", .. }
-        ));
+        for (message, lacks) in [
+            ("configmaps \"m\" is forbidden: User \"u\" cannot patch resource \"configmaps\"", true),
+            ("pods \"x\" is forbidden: exceeded quota: q", false),
+        ] {
+            assert_eq!(of(403, status(403, "Forbidden", message, json!({}))).lacks_right(), lacks);
+        }
+        assert!(matches!(error_of(404, b"404 page not found"), Error::Other { code: "not-served", .. }));
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::watcher::DefaultBackoff;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt as _, watcher::DefaultBackoff};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use crate::{Cluster, Error, Pod, path};
 
@@ -18,6 +19,9 @@ const MAX_PODS: usize = 5_000;
 const MAX_WATCHES: usize = 256;
 /// So that a connection that died silently is not listened to for ever.
 const WATCH_SECONDS: u32 = 240;
+
+/// Where a watch fails again and again, it is tried this often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Namespace and label selector.
 type Key = (String, String);
@@ -90,11 +94,17 @@ async fn keep(cluster: Cluster, key: Key, tell: watch::Sender<Watched>) {
     let api: kube::Api<DynamicObject> =
         kube::Api::namespaced_with(cluster.client().clone(), &key.0, &resource);
     let config = watcher::Config::default().labels(&key.1).timeout(WATCH_SECONDS);
-    let mut events = watcher(api, config).backoff(DefaultBackoff::default()).boxed();
-    let mut state = Kept::default();
+    let begin = || watcher(api.clone(), config.clone()).boxed();
+    let (mut events, mut state, mut backoff) = (begin(), Kept::default(), DefaultBackoff::default());
+    let mut again: Option<Instant> = None;
     loop {
         let event = tokio::select! {
-            event = events.next() => event,
+            () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {
+                again = None;
+                events = begin();
+                continue;
+            }
+            event = events.next(), if again.is_none() => event,
             () = tell.closed() => {
                 let mut running = cluster.watches().0.lock().unwrap_or_else(PoisonError::into_inner);
                 // Somebody may have come while the lock was waited for.
@@ -107,14 +117,13 @@ async fn keep(cluster: Cluster, key: Key, tell: watch::Sender<Watched>) {
         };
         let now = match event {
             Some(Ok(event)) => state.after(event),
-            Some(Err(error)) => {
-                // Its text may quote the answer; what happened is enough.
-                tracing::debug!(event = "pod-watch-failed", namespace = key.0, kind = kind_of(&error));
-                Some(Watched::Lost)
-            }
-            // A watch has no end of its own.
-            None => {
-                tokio::time::sleep(Duration::from_secs(1)).await;
+            // It begins anew, with a list: a watch that goes on says nothing until a pod changes, so nobody would know
+            // that it is there again. A watch has no end of its own.
+            failed => {
+                // The error's text may quote the answer; what happened is enough.
+                let kind = failed.and_then(Result::err).map_or("end", |e| kind_of(&e));
+                tracing::debug!(event = "pod-watch-failed", namespace = key.0, kind);
+                again = Some(Instant::now() + backoff.next().unwrap_or(LONGEST_PAUSE));
                 Some(Watched::Lost)
             }
         };

@@ -28,7 +28,7 @@ impl From<sutler_kubernetes::Error> for Error {
         use sutler_kubernetes::Error as K;
         let code = match &error {
             K::Forbidden(_) => "forbidden",
-            K::Invalid(_) => "invalid",
+            K::Invalid(_) | K::Immutable { .. } => "invalid",
             K::Conflict(_) => "conflict",
             K::AlreadyExists => "already-exists",
             K::ReadOnlyCall => "read-only-call",

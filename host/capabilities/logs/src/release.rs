@@ -4,26 +4,30 @@
 //! references of controllers with their uids, and the records of the release that it names: labels of pods and
 //! selectors of workloads prove nothing, since another owner's workload can be given the same ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
-use sutler_kubernetes::{Cluster, Error as KubeError, Pod, RELEASE_SECRET, Reference, Selector};
+use sutler_kubernetes::{Cluster, Controller, Error as KubeError, Pod, RELEASE_SECRET, Reference, Selector};
 use sutler_model::Owner;
 
 use crate::grant::Reach;
 use crate::{Error, grant};
 
-/// Pod, ReplicaSet, Deployment, and one more.
-const DEPTH: usize = 4;
+/// ReplicaSet, Deployment, and one more.
+const DEPTH: usize = 3;
 
-/// What was found out about pods, by uid, and about releases, by namespace and name.
+/// What was found out about pods and their controllers, by uid, and about releases, by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pods: HashMap<String, bool>,
-    releases: HashMap<(String, String), bool>,
+    controllers: HashMap<String, bool>,
+    releases: HashMap<Release, bool>,
 }
 
-/// Keeps the pods that the reach covers.
+/// Namespace and name.
+type Release = (String, String);
+
+/// Keeps the pods that the reach covers. Each controller and each release is looked at once, however many pods it has.
 ///
 /// # Errors
 /// Where the cluster cannot be asked now. What the host's account may not read is nobody's.
@@ -35,7 +39,9 @@ pub(crate) async fn keep(
     owner: &Owner,
     found: &mut Found,
 ) -> Result<Vec<Pod>, Error> {
-    found.pods.retain(|uid, _| pods.iter().any(|p| p.uid == *uid));
+    let there: HashSet<&str> = pods.iter().map(|p| p.uid.as_str()).collect();
+    found.pods.retain(|uid, _| there.contains(uid.as_str()));
+    found.controllers.clear();
     found.releases.clear();
     let mut out = Vec::with_capacity(pods.len());
     for pod in pods {
@@ -54,10 +60,8 @@ pub(crate) async fn keep(
     Ok(out)
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
+/// Whether a pod without an owner's label comes from a release of this owner: by its outermost controller, or, where
+/// nothing made it but Helm itself, by its own marks.
 async fn of_owner(
     cluster: &Cluster,
     namespace: &str,
@@ -65,59 +69,90 @@ async fn of_owner(
     owner: &Owner,
     found: &mut Found,
 ) -> Result<bool, Error> {
-    let mut of = Reference {
-        cluster: None,
-        api_version: "v1".into(),
-        kind: "Pod".into(),
-        namespace: Some(namespace.into()),
-        name: pod.name.clone(),
-    };
-    let mut uid = pod.uid.clone();
+    match &pod.controller {
+        Some(controller) => of_controller(cluster, namespace, controller.clone(), owner, found).await,
+        None => {
+            let text = String::as_str;
+            let release = release(|k| pod.labels.get(k).map(text), |k| pod.release.get(k).map(text));
+            of_release(cluster, release, owner, found).await
+        }
+    }
+}
+
+async fn of_controller(
+    cluster: &Cluster,
+    namespace: &str,
+    mut controller: Controller,
+    owner: &Owner,
+    found: &mut Found,
+) -> Result<bool, Error> {
+    let (mut passed, mut ours) = (Vec::new(), false);
     for _ in 0..DEPTH {
+        if let Some(known) = found.controllers.get(&controller.uid) {
+            ours = *known;
+            break;
+        }
+        passed.push(controller.uid.clone());
+        let of = Reference {
+            cluster: None,
+            api_version: controller.api_version,
+            kind: controller.kind,
+            namespace: Some(namespace.into()),
+            name: controller.name,
+        };
         let object = match cluster.get(&of).await {
             Ok(object) => object,
             Err(e) if e.retryable() => return Err(e.into()),
-            Err(_) => return Ok(false),
+            Err(_) => break,
         };
-        if text(&object, "/metadata/uid") != uid {
-            return Ok(false);
+        let text = |place: &str, key: &str| object.pointer(place)?.get(key)?.as_str();
+        if text("/metadata", "uid") != passed.last().map(String::as_str) {
+            break;
         }
-        if let Some(release) = release(&object) {
-            if let Some(known) = found.releases.get(&release) {
-                return Ok(*known);
-            }
-            let ours = records(cluster, &release, owner).await?;
-            found.releases.insert(release, ours);
-            return Ok(ours);
+        let marks = release(|k| text("/metadata/labels", k), |k| text("/metadata/annotations", k));
+        if marks.is_some() {
+            ours = of_release(cluster, marks, owner, found).await?;
+            break;
         }
-        let controllers = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-        let Some(controller) =
-            controllers.into_iter().flatten().find(|r| r.get("controller") == Some(&Value::Bool(true)))
-        else {
-            return Ok(false);
-        };
-        of.api_version = text(controller, "/apiVersion").to_owned();
-        of.kind = text(controller, "/kind").to_owned();
-        of.name = text(controller, "/name").to_owned();
-        uid = text(controller, "/uid").to_owned();
+        match Controller::of(&object) {
+            Some(next) => controller = next,
+            None => break,
+        }
     }
-    Ok(false)
+    found.controllers.extend(passed.into_iter().map(|uid| (uid, ours)));
+    Ok(ours)
 }
 
-/// Namespace and name of the release that an object says it belongs to.
-fn release(object: &Value) -> Option<(String, String)> {
-    let labels = object.pointer("/metadata/labels")?;
-    let notes = object.pointer("/metadata/annotations")?;
-    let managed = labels.get("app.kubernetes.io/managed-by").and_then(Value::as_str) == Some("Helm");
-    let name = notes.get("meta.helm.sh/release-name")?.as_str()?;
-    let namespace = notes.get("meta.helm.sh/release-namespace")?.as_str()?;
+async fn of_release(
+    cluster: &Cluster,
+    release: Option<Release>,
+    owner: &Owner,
+    found: &mut Found,
+) -> Result<bool, Error> {
+    let Some(release) = release else { return Ok(false) };
+    if let Some(known) = found.releases.get(&release) {
+        return Ok(*known);
+    }
+    let ours = records(cluster, &release, owner).await?;
+    found.releases.insert(release, ours);
+    Ok(ours)
+}
+
+/// The release that an object says it belongs to, by its labels and annotations.
+fn release<'a>(
+    label: impl Fn(&str) -> Option<&'a str>,
+    annotation: impl Fn(&str) -> Option<&'a str>,
+) -> Option<Release> {
+    let managed = label("app.kubernetes.io/managed-by") == Some("Helm");
+    let name = annotation("meta.helm.sh/release-name")?;
+    let namespace = annotation("meta.helm.sh/release-namespace")?;
     // Nothing that would change a selector's meaning.
     let plain = |s: &str| s.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'));
     (managed && plain(name) && plain(namespace)).then(|| (namespace.to_owned(), name.to_owned()))
 }
 
 /// Whether every record of the release carries the owner's label: one that somebody added proves nothing.
-async fn records(cluster: &Cluster, release: &(String, String), owner: &Owner) -> Result<bool, Error> {
+async fn records(cluster: &Cluster, release: &Release, owner: &Owner) -> Result<bool, Error> {
     let (namespace, name) = release;
     let mut selector = Selector {
         api_version: "v1".into(),

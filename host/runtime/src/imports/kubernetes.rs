@@ -32,7 +32,7 @@ impl From<k8s::Error> for types::Error {
                 c.into_iter().map(|c| types::FieldConflict { field: c.field, manager: c.manager }).collect(),
             ),
             k8s::Error::Forbidden(m) => Self::Forbidden(m),
-            k8s::Error::Invalid(m) => Self::Invalid(m),
+            k8s::Error::Invalid(message) | k8s::Error::Immutable { message, .. } => Self::Invalid(message),
             k8s::Error::Unavailable(m) => Self::Unavailable(m),
             k8s::Error::TimedOut => Self::Unavailable("the call's time ran out".into()),
             k8s::Error::Other { code, message } => detail(code, message),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use sutler_access::Access;
 use sutler_api::{Register, Server, ServerOptions};
-use sutler_helm::{EngineError, Helm, RenderAnswer, RenderRequest, TemplateEngine};
+use sutler_helm::{EngineError, Helm, NoJobs, RenderAnswer, RenderRequest, TemplateEngine};
 use sutler_kubernetes::Clusters;
 use sutler_model::{Identifier, Pair, PluginName};
 
@@ -104,7 +104,8 @@ async fn capabilities(config: &Config, add: &mut impl FnMut(Option<String>)) {
         match Clusters::connect(clusters).await {
             Err(e) => add(Some(format!("[kubernetes] {e}"))),
             Ok(c) => {
-                let helm = Helm::new(&config.helm, &config.registries, Arc::new(c), Arc::new(NoEngine));
+                let (c, engine, jobs) = (Arc::new(c), Arc::new(NoEngine), Arc::new(NoJobs));
+                let helm = Helm::new(&config.helm, &config.registries, c, engine, jobs);
                 add(helm.err().map(|e| e.to_string()));
             }
         }

@@ -1,14 +1,18 @@
 //! `sutler doctor`: looks at what the host stands on, and says what to do about what is wrong.
 
+mod ledger;
+mod registries;
+mod releases;
+mod rights;
+
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use futures::StreamExt as _;
 use serde::Serialize;
-use sutler_kubernetes::{Cluster, Clusters, Right};
+use sutler_kubernetes::{Cluster, Clusters};
 use sutler_model::Pattern;
 
-use super::rbac::{Place, needs};
+use super::rbac::{Place, needs, places};
 use super::{ConfigFile, say};
 use crate::config::Config;
 
@@ -18,8 +22,6 @@ It changes nothing. Exit code 1 where something is wrong, 0 with warnings.
   sutler doctor --namespace ksml-acme         also the rights in a namespace that does not exist yet
   sutler doctor --output json | jq '.[] | select(.level != \"ok\")'";
 
-/// Questions to the API server at once.
-const AT_ONCE: usize = 16;
 /// Namespaces of one pattern that are asked about.
 const MAX_NAMESPACES: usize = 20;
 
@@ -52,7 +54,7 @@ enum Level {
 #[derive(Debug, Serialize)]
 struct Finding {
     level: Level,
-    /// `config`, `cluster`, `rights`, `ledger`, `releases`.
+    /// `config`, `ledger`, `registry`, `cluster`, `rights`, `releases`.
     area: &'static str,
     what: String,
     /// What to do.
@@ -114,6 +116,8 @@ impl Doctor {
         if mistakes.is_empty() {
             report.ok("config", "sutler.toml has no mistakes");
         }
+        let ledger = ledger::look(&config.ledger, report).await;
+        registries::look(config, report).await;
         let Some(clusters) = &config.kubernetes else {
             report.ok("cluster", "none is configured; plugins have no Kubernetes, Helm or logs");
             return;
@@ -125,19 +129,26 @@ impl Doctor {
         };
         for name in clusters.names() {
             match clusters.get(Some(name)).await {
-                Ok(cluster) => self.cluster(config, &cluster, clusters.is_default(Some(name)), report).await,
+                Ok(cluster) => {
+                    let is_default = clusters.is_default(Some(name));
+                    let Some(there) = self.reachable(&cluster, report).await else { continue };
+                    self.rights(config, &cluster, is_default, &there, report).await;
+                    let granted = self.granted(config, name, is_default, &there);
+                    releases::look(&cluster, granted, ledger.as_deref(), report).await;
+                }
                 Err(e) => report.wrong("cluster", format!("{name}: {e}"), "mend [kubernetes.clusters]"),
             }
         }
     }
 
-    async fn cluster(&self, config: &Config, cluster: &Cluster, is_default: bool, report: &mut Report) {
+    /// The namespaces that there are, or are going to be; `None` where the cluster does not answer.
+    async fn reachable(&self, cluster: &Cluster, report: &mut Report) -> Option<BTreeSet<String>> {
         let name = cluster.name();
         match cluster.version().await {
             Ok(version) => report.ok("cluster", format!("{name}: Kubernetes {version} answers")),
             Err(e) => {
                 report.wrong("cluster", format!("{name}: {e}"), "check address, network and credentials");
-                return;
+                return None;
             }
         }
         let mut namespaces: BTreeSet<String> = self.namespace.iter().cloned().collect();
@@ -149,9 +160,35 @@ impl Doctor {
                 "name those that matter by --namespace; the host itself needs no such right",
             ),
         }
+        Some(namespaces)
+    }
+
+    /// The namespaces where plugins may have releases; `None` among them is every one.
+    fn granted(
+        &self,
+        config: &Config,
+        cluster: &str,
+        is_default: bool,
+        there: &BTreeSet<String>,
+    ) -> BTreeSet<Option<String>> {
+        let helm = config.plugins.values().filter_map(|p| p.grants.helm.as_ref());
+        let here = helm.filter(|h| is_default || h.clusters.iter().any(|c| c == cluster));
+        // Without namespaces a grant allows no release.
+        let places = here.filter(|h| !h.namespaces.is_empty()).flat_map(|h| places(&h.namespaces));
+        places.flat_map(|place| self.places(&place, there).0).collect()
+    }
+
+    async fn rights(
+        &self,
+        config: &Config,
+        cluster: &Cluster,
+        is_default: bool,
+        there: &BTreeSet<String>,
+        report: &mut Report,
+    ) {
         for (plugin, table) in &config.plugins {
-            for (place, rules) in needs(table, name, is_default) {
-                let (places, text) = self.places(&place, &namespaces);
+            for (place, rules) in needs(table, cluster.name(), is_default) {
+                let (places, text) = self.places(&place, there);
                 if places.is_empty() {
                     report.warn(
                         "rights",
@@ -160,8 +197,8 @@ impl Doctor {
                     );
                 }
                 for namespace in places {
-                    let lacking = lacking(cluster, &rules, namespace.as_deref()).await;
-                    tell(report, plugin, namespace.as_deref(), lacking);
+                    let lacking = rights::lacking(cluster, &rules, namespace.as_deref()).await;
+                    rights::tell(report, plugin, namespace.as_deref(), lacking);
                 }
             }
         }
@@ -178,63 +215,5 @@ impl Doctor {
                 (there.iter().filter(fits).take(MAX_NAMESPACES).cloned().map(Some).collect(), text.clone())
             }
         }
-    }
-}
-
-/// What the account may not do of what the rules say: how many rights were asked about, and `patch
-/// deployments.apps`.
-async fn lacking(
-    cluster: &Cluster,
-    rules: &BTreeSet<sutler_kubernetes::PolicyRule>,
-    namespace: Option<&str>,
-) -> Result<(usize, Vec<String>), sutler_kubernetes::Error> {
-    let mut rights = BTreeSet::new();
-    for rule in rules {
-        for (group, resource) in
-            rule.api_groups.iter().flat_map(|g| rule.resources.iter().map(move |r| (g, r)))
-        {
-            for verb in &rule.verbs {
-                let names = rule.resource_names.iter().map(String::as_str);
-                let any = rule.resource_names.is_empty().then_some("");
-                rights.extend(names.chain(any).map(|name| Right { verb, group, resource, namespace, name }));
-            }
-        }
-    }
-    let asked = rights.len();
-    let answers = futures::stream::iter(rights)
-        .map(|right| async move { cluster.allowed(&right).await.map(|yes| (!yes).then(|| shown(&right))) })
-        .buffered(AT_ONCE)
-        .collect::<Vec<_>>()
-        .await;
-    let lacking = answers.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?;
-    Ok((asked, lacking))
-}
-
-fn shown(r: &Right<'_>) -> String {
-    let group = if r.group.is_empty() { String::new() } else { format!(".{}", r.group) };
-    let name = if r.name.is_empty() { String::new() } else { format!(" {}", r.name) };
-    format!("{} {}{group}{name}", r.verb, r.resource)
-}
-
-fn tell(
-    report: &mut Report,
-    plugin: &str,
-    namespace: Option<&str>,
-    lacking: Result<(usize, Vec<String>), sutler_kubernetes::Error>,
-) {
-    let place = namespace.map_or_else(|| "in the cluster".to_owned(), |ns| format!("in namespace {ns}"));
-    match lacking {
-        Ok((asked, lacking)) if lacking.is_empty() => {
-            report.ok("rights", format!("{plugin} {place}: all {asked} rights that its grants need"));
-        }
-        Ok((_, lacking)) => {
-            let ns = namespace.map(|ns| format!(" --namespace {ns}")).unwrap_or_default();
-            report.wrong(
-                "rights",
-                format!("{plugin} {place}: the host's account lacks {}", lacking.join(", ")),
-                format!("sutler rbac print --plugin {plugin}{ns} | kubectl apply -f -"),
-            );
-        }
-        Err(e) => report.wrong("rights", format!("{plugin} {place}: {e}"), "try again"),
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn needs(plugin: &PluginConfig, cluster: &str, is_default: bool) -> N
     out
 }
 
-fn places(patterns: &[Pattern]) -> Vec<Place> {
+pub(super) fn places(patterns: &[Pattern]) -> Vec<Place> {
     if patterns.is_empty() || patterns.iter().any(Pattern::is_any) {
         return vec![Place::Cluster];
     }

@@ -25,15 +25,20 @@ namespaces = ["monitoring"]
 any-owner = true
 "#;
 
-fn sutler(config: &Path, arguments: &[&str]) -> Output {
-    Command::new(sutler_binary()).args(arguments).arg("--config").arg(config).output().unwrap()
+/// With a ledger beside the configuration, unless that names one.
+pub(crate) fn sutler(config: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(sutler_binary());
+    if !std::fs::read_to_string(config).unwrap().contains("[ledger]") {
+        command.env("SUTLER__LEDGER__PATH", config.with_file_name("ledger.db"));
+    }
+    command.args(arguments).arg("--config").arg(config).output().unwrap()
 }
 
-fn text(o: &Output) -> String {
+pub(crate) fn text(o: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr))
 }
 
-fn findings(o: &Output, area: &str, level: &str) -> Vec<Value> {
+pub(crate) fn findings(o: &Output, area: &str, level: &str) -> Vec<Value> {
     let all: Vec<Value> = serde_json::from_slice(&o.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(o)));
     all.into_iter().filter(|f| f["area"] == area && f["level"] == level).collect()
 }
@@ -277,6 +282,7 @@ fn real_roles_are_enough_for_the_account_of_a_pod() {
             .arg(&config)
             .env_remove("KUBECONFIG")
             .env("SECRETS", &secrets)
+            .env("SUTLER__LEDGER__PATH", folder.path().join("ledger.db"))
             .env("KUBERNETES_SERVICE_HOST", address)
             .env("KUBERNETES_SERVICE_PORT", port)
             .output()

@@ -16,6 +16,7 @@ mod cluster;
 mod crash;
 mod disk;
 mod doctor;
+mod doctor_world;
 mod faults;
 mod ledger_cli;
 mod life;

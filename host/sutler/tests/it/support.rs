@@ -16,6 +16,7 @@ pub(crate) struct World {
     pub(crate) cluster: Emulator,
     pub(crate) registry: Registry,
     pub(crate) folder: TempDir,
+    pub(crate) config: String,
 }
 
 /// The same without its host, which may come and go.
@@ -93,7 +94,7 @@ impl Wanted {
         if ready {
             host.wait_ready().await;
         }
-        World { host, cluster, registry, folder }
+        World { host, cluster, registry, folder, config }
     }
 
     /// Everything but the host.

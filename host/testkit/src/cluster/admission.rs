@@ -111,6 +111,16 @@ fn selects(object: &Value) -> bool {
     wanted.iter().all(|(k, v)| labels[k] == *v)
 }
 
+/// Of these the API server names only what they all lie in.
+fn stateful_set(old: &Value, new: &Value) -> Option<(&'static str, &'static str, String)> {
+    let fixed = ["selector", "serviceName", "volumeClaimTemplates", "podManagementPolicy"];
+    let message = "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+                   'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
+                   'minReadySeconds' are forbidden";
+    let changed = fixed.iter().any(|f| old["spec"][f] != new["spec"][f]);
+    changed.then(|| ("FieldValueForbidden", "spec", message.to_owned()))
+}
+
 /// The fields that Kubernetes does not let change.
 fn immutable(kind: &KindInfo, old: &Value, new: &Value) -> Vec<(&'static str, &'static str, String)> {
     let mut causes = Vec::new();
@@ -121,11 +131,13 @@ fn immutable(kind: &KindInfo, old: &Value, new: &Value) -> Vec<(&'static str, &'
     };
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("apps", "Deployment" | "DaemonSet" | "ReplicaSet") => fixed("spec.selector", "/spec/selector"),
-        ("apps", "StatefulSet") => {
-            fixed("spec.selector", "/spec/selector");
-            fixed("spec.serviceName", "/spec/serviceName");
-            fixed("spec.volumeClaimTemplates", "/spec/volumeClaimTemplates");
-            fixed("spec.podManagementPolicy", "/spec/podManagementPolicy");
+        ("apps", "StatefulSet") => causes.extend(stateful_set(old, new)),
+        ("", "Service") if new["spec"]["type"] != "ExternalName" && old["spec"]["clusterIP"].is_string() => {
+            if old["spec"]["clusterIP"] != new["spec"]["clusterIP"] {
+                let message =
+                    format!("Invalid value: [{}]: may not change once set", new["spec"]["clusterIP"]);
+                causes.push(("FieldValueInvalid", "spec.clusterIPs[0]", message));
+            }
         }
         ("batch", "Job") => {
             fixed("spec.template", "/spec/template");

@@ -27,6 +27,8 @@ pub enum Fault {
     Delay(Duration),
     /// 403, as RBAC refuses.
     Forbidden,
+    /// 400, as where an admission webhook with effects of its own is asked about a dry run.
+    NoDryRun,
     /// The connection closes without an answer.
     Drop,
     /// Served, and the connection closes without an answer.

@@ -146,6 +146,11 @@ impl Remote {
         }
     }
 
+    /// The configured login.
+    pub(super) async fn login(&self, clock: Clock) -> Result<Login, RegistryError> {
+        Ok(clock.run(&self.name, self.logins.get(&self.name)).await??.0)
+    }
+
     /// Sends a request, answering one challenge. The answer may have any status but 401 and 403.
     pub(super) async fn send(
         &self,

@@ -92,7 +92,9 @@ impl Remote {
         };
         if let Some((realm, service, scope)) = bearer {
             let default = format!("repository:{}:pull", request.repository);
-            let mut wanted = vec![("scope", scope.as_deref().unwrap_or(&default))];
+            let default = Some(default.as_str()).filter(|_| !request.repository.is_empty());
+            let mut wanted = Vec::new();
+            wanted.extend(scope.as_deref().or(default).map(|s| ("scope", s)));
             wanted.extend(service.as_deref().map(|s| ("service", s)));
             let (token, lives) = self.token(login, realm, &wanted, request).await?;
             return keep(Ticket::Bearer(token), lives);

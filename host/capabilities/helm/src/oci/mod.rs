@@ -8,6 +8,7 @@ mod error;
 mod login;
 mod manifest;
 mod network;
+mod probe;
 mod provenance;
 mod pull;
 mod range;
@@ -16,6 +17,7 @@ mod registries;
 mod tags;
 
 pub use error::RegistryError;
+pub use probe::{RegistryAccess, RegistryProbe};
 pub use range::{BadRange, Range};
 pub use reference::{BadChartUrl, ChartUrl};
 

@@ -2,9 +2,10 @@
 //! its defaults are no differences; where it may not be asked, only the fields that the manifest names are compared.
 
 use serde_json::{Value, json};
-use sutler_kubernetes::{Error as KubeError, FieldConflict};
+use sutler_kubernetes::{Error as KubeError, FieldConflict, FixedField};
 use sutler_model::{FieldChange, field_changes};
 
+use super::storage::MANAGER;
 use super::target::Target;
 use crate::error::Error;
 use crate::manifest::Object;
@@ -15,6 +16,10 @@ pub(crate) struct Comparison {
     pub(crate) conflicts: Vec<FieldConflict>,
     /// Why applying would fail.
     pub(crate) problem: Option<String>,
+    /// Why the comparison may not be the API server's own.
+    pub(crate) warning: Option<String>,
+    /// Fields that cannot change, as JSON pointers: the object would have to be replaced.
+    pub(crate) fixed: Vec<String>,
 }
 
 /// Looks that are taken where somebody else writes between the two answers that are compared.
@@ -42,21 +47,79 @@ async fn look(target: &Target<'_>, object: &Object, live: &Value) -> Result<(Com
     let mut conflicts = Vec::new();
     let mut answer = target.try_apply(object, false).await;
     if let Err(KubeError::Conflict(c)) = &answer {
-        conflicts.clone_from(c);
+        // What Helm applied client-side before is moved first, and is no conflict with itself.
+        conflicts.extend(c.iter().filter(|c| c.manager != MANAGER).cloned());
         answer = target.try_apply(object, true).await;
     }
-    let (changes, problem) = match answer {
+    let mut out = match answer {
         Ok(applied) => {
             let version = "/metadata/resourceVersion";
             of_one_moment = applied.pointer(version) == live.pointer(version);
-            (field_changes(Some(&stripped(live)), Some(&stripped(&applied))), None)
+            let changes = field_changes(Some(&stripped(live)), Some(&stripped(&applied)));
+            Comparison { changes, conflicts, problem: None, warning: None, fixed: Vec::new() }
         }
         Err(KubeError::TimedOut) => return Err(Error::TimedOut),
         Err(e @ KubeError::Unavailable(_)) => return Err(Error::kube(&object.shown(), e)),
-        Err(KubeError::Forbidden(_)) => (structural(&target.decorated(object), live), None),
-        Err(e) => (structural(&target.decorated(object), live), Some(e.to_string())),
+        Err(e) => refused(structural(&target.decorated(object), live), conflicts, e),
     };
-    Ok((Comparison { changes: hidden(object, changes), conflicts, problem }, of_one_moment))
+    out.changes = hidden(object, out.changes);
+    Ok((out, of_one_moment))
+}
+
+/// What can be told where the API server does not say what applying would do.
+fn refused(changes: Vec<FieldChange>, conflicts: Vec<FieldConflict>, e: KubeError) -> Comparison {
+    let alone =
+        "what lives was compared with the chart instead, without what the API server would add or refuse";
+    let (mut problem, mut warning, mut fixed) = (None, None, Vec::new());
+    match e {
+        KubeError::Other { code: "no-dry-run", message } => {
+            warning = Some(format!("{message} (its sideEffects are neither None nor NoneOnDryRun): {alone}"));
+        }
+        e if e.lacks_right() => {
+            warning = Some(format!("the host's account may not try it out ({e}): {alone}"));
+        }
+        KubeError::Immutable { message, fields } => {
+            fixed = fields.iter().flat_map(|f| pointers(f, &changes)).collect();
+            fixed.dedup();
+            problem = Some(message);
+        }
+        e => problem = Some(e.to_string()),
+    }
+    Comparison { changes, conflicts, problem, warning, fixed }
+}
+
+/// Where a field is that cannot change. The API server names only what is above it of some kinds (`spec`): then those
+/// right below that differ.
+fn pointers(fixed: &FixedField, changes: &[FieldChange]) -> Vec<String> {
+    let at = pointer(&fixed.field);
+    if at.matches('/').count() > 1 || at.is_empty() {
+        return vec![at];
+    }
+    let mut below: Vec<String> = changes
+        .iter()
+        .filter_map(|c| c.path.strip_prefix(&at)?.strip_prefix('/')?.split('/').next())
+        .filter(|field| !fixed.except.iter().any(|e| e == field))
+        .map(|field| format!("{at}/{field}"))
+        .collect();
+    below.dedup();
+    if below.is_empty() { vec![at] } else { below }
+}
+
+/// `spec.ports[0].port` and `metadata.labels[a.b/c]` as JSON pointers (RFC 6901).
+fn pointer(field: &str) -> String {
+    let mut out = String::new();
+    let mut rest = field;
+    while !rest.is_empty() {
+        let part;
+        (part, rest) = match rest.strip_prefix('[') {
+            Some(inner) => inner.split_once(']').unwrap_or((inner, "")),
+            None => rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len())),
+        };
+        rest = rest.strip_prefix('.').unwrap_or(rest);
+        out.push('/');
+        out.push_str(&part.replace('~', "~0").replace('/', "~1"));
+    }
+    out
 }
 
 /// Without what every write changes and what controllers report.
@@ -130,6 +193,29 @@ fn subset(path: &mut String, wanted: &Value, live: Option<&Value>, out: &mut Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_of_fields() {
+        for (field, expected) in [
+            ("spec.selector", "/spec/selector"),
+            ("spec.clusterIPs[0]", "/spec/clusterIPs/0"),
+            ("metadata.labels[a.b/c]", "/metadata/labels/a.b~1c"),
+            ("spec.template.spec.containers[1].name", "/spec/template/spec/containers/1/name"),
+            ("roleRef", "/roleRef"),
+            ("", ""),
+        ] {
+            assert_eq!(pointer(field), expected);
+        }
+        let change = |path: &str| FieldChange { path: path.into(), before: None, after: None };
+        let changes = [change("/spec/replicas"), change("/spec/claims/0/a"), change("/spec/claims/0/b")];
+        let fixed = |field: &str, except: &[&str]| FixedField {
+            field: field.into(),
+            except: except.iter().map(|e| (*e).to_owned()).collect(),
+        };
+        assert_eq!(pointers(&fixed("spec", &["replicas"]), &changes), ["/spec/claims"]);
+        assert_eq!(pointers(&fixed("spec", &["replicas", "claims"]), &changes), ["/spec"]);
+        assert_eq!(pointers(&fixed("type", &[]), &changes), ["/type"]);
+    }
 
     #[test]
     fn only_named_fields_count() {

@@ -2,7 +2,7 @@
 //! for, the place is in the record and the same call comes again.
 
 use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sutler_kubernetes::{ApplyOptions, Error as KubeError};
 use sutler_model::Owner;
 
@@ -95,15 +95,22 @@ fn hook(record: &Record, place: usize) -> Value {
     record.hooks().get(place).cloned().unwrap_or(Value::Null)
 }
 
+fn hook_mut(record: &mut Record, place: usize) -> Option<&mut Map<String, Value>> {
+    record.hooks.as_mut()?.get_mut(place)?.as_object_mut()
+}
+
+/// What holds for a hook that names no policy: from its first run on, its record names it.
+fn name_policy(record: &mut Record, place: usize) {
+    if let Some(hook) = hook_mut(record, place)
+        && hook.get("delete_policies").and_then(Value::as_array).is_none_or(Vec::is_empty)
+    {
+        hook.insert("delete_policies".into(), json!([BEFORE_CREATION]));
+    }
+}
+
 fn set_run(record: &mut Record, place: usize, phase: &str) {
-    let Some(hook) = record.hooks.as_mut().and_then(|h| h.get_mut(place)).and_then(Value::as_object_mut)
-    else {
-        return;
-    };
+    let Some(hook) = hook_mut(record, place) else { return };
     if phase == "Running" {
-        if hook.get("delete_policies").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-            hook.insert("delete_policies".into(), json!([BEFORE_CREATION]));
-        }
         hook.insert("last_run".into(), json!({"started_at": now(), "phase": phase}));
     } else if let Some(run) = hook.get_mut("last_run").and_then(Value::as_object_mut) {
         run.insert("completed_at".into(), now().into());
@@ -135,7 +142,7 @@ pub(crate) async fn run(target: &Target<'_>, record: &mut Record) -> Result<Ran,
                 set_run(record, place, "Succeeded");
                 let o = operation(record)?;
                 o.at += 1;
-                o.step = Step::Clear;
+                o.first_step();
                 if o.at == places.len() {
                     target.storage.update(record).await?;
                 }
@@ -201,15 +208,10 @@ async fn clean_after_failure(
 
 /// One hook, from the step it stands at.
 async fn one(target: &Target<'_>, record: &mut Record, place: usize) -> Result<Ran, Error> {
-    let mut hook = hook(record, place);
+    name_policy(record, place);
+    let hook = hook(record, place);
     let objects = target.objects(text(&hook, "manifest"), &[]).await?;
     if operation(record)?.step == Step::Clear {
-        let policies = list(&hook, "delete_policies").count();
-        if policies == 0
-            && let Some(h) = hook.as_object_mut()
-        {
-            h.insert("delete_policies".into(), json!([BEFORE_CREATION]));
-        }
         if has_policy(&hook, BEFORE_CREATION) && !remove(target, &hook).await? {
             target.storage.update(record).await?;
             return Ok(Ran::Waiting(format!("hook {} of an earlier run is being deleted", shown(&hook))));
@@ -228,7 +230,7 @@ async fn one(target: &Target<'_>, record: &mut Record, place: usize) -> Result<R
         operation(record)?.step = Step::Watch;
         target.storage.update(record).await?;
     }
-    watch(target, &hook, &objects).await
+    watch(target, record, &hook, &objects).await
 }
 
 /// Only Jobs and Pods are waited for.
@@ -257,14 +259,27 @@ async fn create(target: &Target<'_>, record: &Record, hook: &Value, object: &Obj
     }
 }
 
-async fn watch(target: &Target<'_>, hook: &Value, objects: &[Object]) -> Result<Ran, Error> {
-    for object in objects.iter().filter(|o| runs(o)) {
+async fn watch(
+    target: &Target<'_>,
+    record: &mut Record,
+    hook: &Value,
+    objects: &[Object],
+) -> Result<Ran, Error> {
+    let (mut waiting, mut seen) = (None, false);
+    // All of them, since one that has ended may be gone by the next look.
+    for (i, object) in objects.iter().enumerate().filter(|(_, o)| runs(o)) {
+        if operation(record)?.ended.contains(&i) {
+            continue;
+        }
         let health = match target.get(&object.reference).await? {
             Some(live) => finished(&live),
-            None => Health::Failed("it was deleted before its end was seen".into()),
+            None => Health::Failed(vanished(object)),
         };
         match health {
-            Health::Ready => {}
+            Health::Ready => {
+                operation(record)?.ended.push(i);
+                seen = true;
+            }
             Health::Failed(why) => return Ok(Ran::Failed(format!("{}: {why}", object.shown()))),
             Health::Progressing(why) if since(hook) > LIMIT_SECONDS => {
                 return Ok(Ran::Failed(format!(
@@ -272,12 +287,31 @@ async fn watch(target: &Target<'_>, hook: &Value, objects: &[Object]) -> Result<
                     object.shown()
                 )));
             }
-            Health::Progressing(why) => {
-                return Ok(Ran::Waiting(format!("hook {}: {why}", shown(hook))));
-            }
+            Health::Progressing(why) => waiting = waiting.or(Some(why)),
         }
     }
-    Ok(Ran::Done)
+    let Some(why) = waiting else { return Ok(Ran::Done) };
+    if seen {
+        target.storage.update(record).await?;
+    }
+    Ok(Ran::Waiting(format!("hook {}: {why}", shown(hook))))
+}
+
+/// Why a Job or Pod of a hook is not there, as far as it can be told, and what to do.
+fn vanished(object: &Object) -> String {
+    let kind = &object.reference.kind;
+    match object.value.pointer("/spec/ttlSecondsAfterFinished").and_then(Value::as_i64) {
+        Some(seconds) => format!(
+            "it is gone before its end was seen, so whether it succeeded is not known: either it ended and its \
+             ttlSecondsAfterFinished of {seconds} s removed it, or somebody deleted it; take ttlSecondsAfterFinished out \
+             of the hook (the annotation helm.sh/hook-delete-policy: hook-succeeded cleans up as well), then try again"
+        ),
+        None => format!(
+            "it is gone before its end was seen, so whether it succeeded is not known: it has no \
+             ttlSecondsAfterFinished, so somebody or a controller deleted it; leave the {kind}s of hooks alone while \
+             they run, then try again"
+        ),
+    }
 }
 
 /// Seconds since the hook began.

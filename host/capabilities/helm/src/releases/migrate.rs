@@ -1,26 +1,50 @@
 //! From client-side to server-side apply: Helm 3 owned its fields as `helm`/Update. Without moving them to
 //! `helm`/Apply, fields that a chart drops would stay for ever and each change would be a conflict with oneself.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
+use sutler_kubernetes::Error as KubeError;
 
 use super::storage::MANAGER;
 use super::target::Target;
 use crate::error::Error;
 use crate::manifest::Object;
 
-/// Moves the fields of one live object, where there are any to move.
+/// Looks that are taken where somebody else writes the object meanwhile.
+const LOOKS: usize = 8;
+
+/// Moves the fields of one live object, where there are any to move. The owners of fields are written as a whole, so
+/// only over those that were read.
+///
+/// # Errors
+/// `Unavailable` where somebody else writes the object again and again; `NotOwned` where another one took its place.
 pub(crate) async fn migrate(target: &Target<'_>, object: &Object, live: &Value) -> Result<(), Error> {
-    let Some(entries) =
-        live.pointer("/metadata/managedFields").and_then(Value::as_array).and_then(|e| moved(e))
-    else {
-        return Ok(());
-    };
-    let version = live.pointer("/metadata/resourceVersion").cloned().unwrap_or(Value::Null);
-    let patch = json!({"metadata": {"managedFields": entries, "resourceVersion": version}});
-    match target.cluster.merge_patch(&object.reference, &patch, MANAGER).await {
-        Ok(_) => Ok(()),
-        Err(e) => Err(Error::kube(&format!("field owners of {}", object.shown()), e)),
+    let mut now = Cow::Borrowed(live);
+    for _ in 0..LOOKS {
+        let fields = now.pointer("/metadata/managedFields").and_then(Value::as_array);
+        let Some(entries) = fields.and_then(|e| moved(e)) else { return Ok(()) };
+        let version = now.pointer("/metadata/resourceVersion").cloned().unwrap_or(Value::Null);
+        let patch = json!({"metadata": {"managedFields": entries, "resourceVersion": version}});
+        match target.cluster.merge_patch(&object.reference, &patch, MANAGER).await {
+            Ok(_) => return Ok(()),
+            Err(KubeError::Conflict(_) | KubeError::NotFound) => {}
+            Err(e) => return Err(Error::kube(&format!("field owners of {}", object.shown()), e)),
+        }
+        // Gone, it has no fields to move; the apply makes it anew.
+        let Some(found) = target.get(&object.reference).await? else { return Ok(()) };
+        if found.pointer("/metadata/uid") != live.pointer("/metadata/uid") {
+            return Err(Error::NotOwned(format!(
+                "{} was deleted and made again by somebody else meanwhile; try again",
+                object.shown()
+            )));
+        }
+        now = Cow::Owned(found);
     }
+    Err(Error::Unavailable(format!(
+        "somebody else writes {} again and again, so that the owners of its fields cannot be written; try again",
+        object.shown()
+    )))
 }
 
 fn is(entry: &Value, operation: &str) -> bool {

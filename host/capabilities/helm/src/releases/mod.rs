@@ -9,6 +9,7 @@ mod lookup;
 mod migrate;
 mod operation;
 mod prepare;
+mod preview;
 mod readiness;
 mod record;
 mod rollback;
@@ -16,16 +17,19 @@ mod storage;
 mod tail;
 mod target;
 mod testing;
+mod unfinished;
 mod uninstall;
 mod upgrade;
 mod write;
 
 pub use readiness::Health;
 pub use record::Status;
+pub use unfinished::{Unfinished, unfinished};
 
-pub(crate) use drift::{drift, preview};
+pub(crate) use drift::drift;
 pub(crate) use operation::Asked;
 pub(crate) use prepare::{Rendering, prepare, render};
+pub(crate) use preview::preview;
 pub(crate) use readiness::readiness;
 pub(crate) use record::Record;
 pub(crate) use rollback::rollback;

@@ -55,6 +55,9 @@ pub(crate) struct Operation {
     pub(crate) request: String,
     /// Digest of the call's own id: the same job asks again.
     pub(crate) call: String,
+    /// The job at work: an operation of the provisioner API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) job: Option<String>,
     pub(crate) kind: Kind,
     pub(crate) stage: Stage,
     /// The revision whose objects were there before; 0 for none.
@@ -64,6 +67,9 @@ pub(crate) struct Operation {
     pub(crate) at: usize,
     #[serde(default)]
     pub(crate) step: Step,
+    /// Which of the objects of the hook at work were seen to end well: some of them are gone soon after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ended: Vec<usize>,
     /// When the stage, or its hook, began: Unix seconds.
     #[serde(default)]
     pub(crate) since: i64,
@@ -80,6 +86,7 @@ pub(crate) struct Asked {
     pub(crate) owner: String,
     pub(crate) request: String,
     pub(crate) call: String,
+    pub(crate) job: Option<String>,
 }
 
 fn digest(parts: &[&str]) -> String {
@@ -101,8 +108,9 @@ impl Asked {
         let owner = call.owner.hash();
         let parts: Vec<&str> = [owner.as_str(), &options].into_iter().chain(what.iter().copied()).collect();
         let request = digest(&parts);
+        let job = call.job.as_deref().map(str::to_owned);
         let call = digest(&[&owner, &call.request_id]);
-        Self { owner, request, call }
+        Self { owner, request, call, job }
     }
 
     pub(crate) fn operation(&self, kind: Kind, base: u32) -> Operation {
@@ -110,11 +118,13 @@ impl Asked {
             owner: self.owner.clone(),
             request: self.request.clone(),
             call: self.call.clone(),
+            job: self.job.clone(),
             kind,
             stage: Stage::Before,
             base,
             at: 0,
             step: Step::Clear,
+            ended: Vec::new(),
             since: Utc::now().timestamp(),
             why: None,
             undoes: None,
@@ -129,7 +139,7 @@ pub(crate) enum Standing {
     Free,
     /// This very call is under way: it goes on.
     Ours,
-    /// The same owner began something else that nobody goes on with.
+    /// The same owner began something else.
     Dead,
     /// Somebody else holds the release.
     Held,
@@ -173,8 +183,14 @@ impl Operation {
     pub(crate) fn enter(&mut self, stage: Stage) {
         self.stage = stage;
         self.at = 0;
-        self.step = Step::Clear;
+        self.first_step();
         self.since = Utc::now().timestamp();
+    }
+
+    /// To the first step of a hook.
+    pub(crate) fn first_step(&mut self) {
+        self.step = Step::Clear;
+        self.ended.clear();
     }
 
     /// The event whose hooks the stage runs.

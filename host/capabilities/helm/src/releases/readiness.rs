@@ -217,20 +217,17 @@ fn job(v: &Value) -> Health {
 
 /// A Job or Pod that has to end.
 pub(crate) fn finished(v: &Value) -> Health {
-    if v.pointer("/metadata/deletionTimestamp").is_some() {
-        return waiting("it is being deleted");
-    }
-    if text(v, "/kind") == "Pod" {
-        return match text(v, "/status/phase") {
-            "Succeeded" => Health::Ready,
-            "Failed" => Health::Failed(failed_pod(v)),
-            _ => waiting("it runs"),
-        };
-    }
-    if is(v, "Complete", "True") {
+    // What has ended has ended, also where it is being deleted by now.
+    let pod = text(v, "/kind") == "Pod";
+    let ended = |phase: &str, condition: &str| {
+        if pod { text(v, "/status/phase") == phase } else { is(v, condition, "True") }
+    };
+    if ended("Succeeded", "Complete") {
         Health::Ready
-    } else if is(v, "Failed", "True") {
-        Health::Failed(message(v, "Failed"))
+    } else if ended("Failed", "Failed") {
+        Health::Failed(if pod { failed_pod(v) } else { message(v, "Failed") })
+    } else if v.pointer("/metadata/deletionTimestamp").is_some() {
+        waiting("it is being deleted")
     } else {
         waiting("it runs")
     }

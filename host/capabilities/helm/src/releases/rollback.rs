@@ -17,8 +17,8 @@ pub(crate) async fn rollback(
     options: &Options,
 ) -> Result<Outcome<Record>, Error> {
     let mut history = target.history().await?;
-    let Some(last) = history.last() else { return Err(Error::NotFound) };
-    match asked.standing(last) {
+    let Some(last) = history.last_mut() else { return Err(Error::NotFound) };
+    match target.standing(asked, last).await? {
         Standing::Ours if last.info.status == Status::PendingRollback => {
             let Some(record) = history.pop() else { return Err(Error::NotFound) };
             return Under { target, asked, options, history, record, work: None }.advance().await;

@@ -151,6 +151,17 @@ pub(crate) fn lost(record: &Record) -> Error {
     )
 }
 
+/// A job of ours holds the release.
+pub(crate) fn worked_on(record: &Record, job: &str) -> Error {
+    Error::Pending(format!(
+        "operation {job} works on release {} in namespace {}: revision {} is {}; wait until it has ended, or cancel it",
+        record.name,
+        record.namespace,
+        record.version,
+        record.info.status.as_str()
+    ))
+}
+
 /// Another operation holds the release.
 pub(crate) fn pending(record: &Record) -> Error {
     Error::Pending(format!(

@@ -8,12 +8,13 @@ use serde_json::Value;
 use sutler_kubernetes::{ApplyOptions, Cluster, Error as KubeError, Reference, Selector};
 use sutler_model::{Call, Effective, Owner};
 
-use super::operation::Stage;
+use super::operation::{Asked, Stage, Standing};
 use super::record::{Record, Status};
-use super::storage::{MANAGER, Storage};
+use super::storage::{MANAGER, Storage, worked_on};
 use crate::engine::Labels;
 use crate::error::Error;
 use crate::grant::{self, Grants};
+use crate::jobs::Jobs;
 use crate::manifest::{MANAGED_BY, Object, claimed_by_other, foreign, objects, shown};
 
 /// Requests about objects that run side by side.
@@ -26,6 +27,7 @@ pub(crate) struct Target<'a> {
     pub(crate) storage: Storage<'a>,
     pub(crate) grants: &'a Effective<Grants>,
     pub(crate) call: &'a Call,
+    pub(crate) jobs: &'a dyn Jobs,
     pub(crate) name: &'a str,
     pub(crate) namespace: &'a str,
 }
@@ -37,6 +39,37 @@ impl Target<'_> {
 
     pub(crate) fn labels(&self) -> Labels {
         self.call.owner.labels(&self.call.plugin)
+    }
+
+    /// What the newest revision means for a call. What another job left under way becomes this one's.
+    ///
+    /// # Errors
+    /// `Pending` where another job still works on it.
+    pub(crate) async fn standing(&self, asked: &Asked, last: &mut Record) -> Result<Standing, Error> {
+        let standing = asked.standing(last);
+        if matches!(standing, Standing::Free | Standing::Ended) {
+            return Ok(standing);
+        }
+        self.check_unworked(last).await?;
+        if let (Standing::Ours, Some(o)) = (&standing, last.operation.as_mut())
+            && o.job != asked.job
+        {
+            o.job.clone_from(&asked.job);
+            o.call.clone_from(&asked.call);
+            self.storage.update(last).await?;
+        }
+        Ok(standing)
+    }
+
+    /// # Errors
+    /// `Pending` where another job works on the revision.
+    async fn check_unworked(&self, last: &Record) -> Result<(), Error> {
+        match last.operation.as_ref().and_then(|o| o.job.as_deref()) {
+            Some(job) if self.call.job.as_deref() != Some(job) && self.jobs.runs(job).await? => {
+                Err(worked_on(last, job))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What the same owner began, and nobody goes on with, has failed: the next operation builds on it.
@@ -79,7 +112,7 @@ impl Target<'_> {
     /// The same, where what this owner's next operation would heal counts as failed.
     ///
     /// # Errors
-    /// As [`Target::history`].
+    /// As [`Target::history`]; `Pending` where another job works on the release.
     pub(crate) async fn history_as_healed(&self) -> Result<Vec<Record>, Error> {
         let mut history = self.history().await?;
         let hash = self.owner().hash();
@@ -87,6 +120,7 @@ impl Target<'_> {
             && last.operation.as_ref().is_some_and(|o| o.owner == hash && o.stage != Stage::Done)
             && (last.info.status.is_pending() || last.info.status == Status::Uninstalling)
         {
+            self.check_unworked(last).await?;
             last.info.status = Status::Failed;
         }
         Ok(history)

@@ -10,7 +10,7 @@ use crate::types::Outcome;
 
 pub(crate) async fn test(target: &Target<'_>, asked: &Asked) -> Result<Outcome<Record>, Error> {
     let Some(mut last) = target.history().await?.pop() else { return Err(Error::NotFound) };
-    match asked.standing(&last) {
+    match target.standing(asked, &mut last).await? {
         Standing::Ours => {}
         Standing::Ended => return Ok(Outcome::Done(last)),
         Standing::Held | Standing::Dead => return Err(pending(&last)),

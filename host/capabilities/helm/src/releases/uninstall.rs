@@ -17,7 +17,7 @@ pub(crate) async fn uninstall(
     keep_history: bool,
 ) -> Result<Outcome<Record>, Error> {
     let mut history = target.history().await?;
-    let Some(last) = history.pop() else { return Err(Error::NotFound) };
+    let Some(mut last) = history.pop() else { return Err(Error::NotFound) };
     if last.info.status == Status::Uninstalled {
         if !keep_history {
             history.push(last.clone());
@@ -25,7 +25,8 @@ pub(crate) async fn uninstall(
         }
         return Ok(Outcome::Done(last));
     }
-    if asked.standing(&last) == Standing::Ours && last.info.status == Status::Uninstalling {
+    if target.standing(asked, &mut last).await? == Standing::Ours && last.info.status == Status::Uninstalling
+    {
         return go_on(target, history, last, keep_history).await;
     }
     begin_with(target, asked, history, last, None, keep_history).await

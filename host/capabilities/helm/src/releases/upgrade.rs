@@ -29,8 +29,8 @@ pub(crate) enum Resumed {
 /// `Pending` where somebody else holds the release.
 pub(crate) async fn resume(target: &Target<'_>, asked: &Asked, options: &Options) -> Result<Resumed, Error> {
     let mut history = target.history().await?;
-    let Some(last) = history.last() else { return Ok(Resumed::Fresh(history)) };
-    let outcome = match asked.standing(last) {
+    let Some(last) = history.last_mut() else { return Ok(Resumed::Fresh(history)) };
+    let outcome = match target.standing(asked, last).await? {
         Standing::Free => return Ok(Resumed::Fresh(history)),
         Standing::Held => return Err(pending(last)),
         Standing::Dead => {

@@ -197,7 +197,10 @@ pub(crate) async fn delete(target: &Target<'_>, object: &Object, live: &Value) -
     let uid = live.pointer("/metadata/uid").and_then(Value::as_str);
     match target.cluster.delete(&object.reference, uid, Propagation::Background).await {
         // Another object under the same name by now: not the one that was meant.
-        Ok(()) | Err(KubeError::NotFound | KubeError::Conflict(_)) => Ok(()),
+        Ok(())
+        | Err(KubeError::NotFound | KubeError::Conflict(_) | KubeError::Other { code: "unknown-kind", .. }) => {
+            Ok(())
+        }
         Err(e) => Err(Error::kube(&object.shown(), e)),
     }
 }

@@ -8,13 +8,13 @@ use sutler_testkit::{RealWorld, real};
 use crate::support::{Elsewhere, call, config_map, deployment, done, grants};
 
 /// A namespace that exists for one test.
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     world: &'a RealWorld,
-    namespace: String,
+    pub(crate) namespace: String,
 }
 
 impl<'a> Place<'a> {
-    fn new(world: &'a RealWorld, test: &str) -> Self {
+    pub(crate) fn new(world: &'a RealWorld, test: &str) -> Self {
         let place = Self { world, namespace: format!("helm-{test}-{}", std::process::id()) };
         place.kubectl(&["create", "namespace", &place.namespace]);
         place
@@ -28,11 +28,11 @@ impl<'a> Place<'a> {
         serde_json::from_str(&self.helm(&[arguments, &["-o", "json"]].concat()).unwrap()).unwrap()
     }
 
-    fn kubectl(&self, arguments: &[&str]) -> String {
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         self.world.run(&self.world.kubectl, arguments).unwrap()
     }
 
-    fn release(&self) -> ReleaseReference {
+    pub(crate) fn release(&self) -> ReleaseReference {
         ReleaseReference { cluster: None, namespace: self.namespace.clone(), name: "app".into() }
     }
 }
@@ -44,7 +44,7 @@ impl Drop for Place<'_> {
     }
 }
 
-fn apply() -> Call {
+pub(crate) fn apply() -> Call {
     Call { deadline: std::time::Instant::now() + std::time::Duration::from_secs(60), ..call(Mode::Apply) }
 }
 

@@ -1,6 +1,6 @@
 //! Charts made in the test, an engine that answers what a test wants, and a host's call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use sutler_helm::{
-    ChartReference, EngineError, Grants, Helm, HelmConfig, Options, Outcome, RegistryConfig, Release,
+    ChartReference, EngineError, Grants, Helm, HelmConfig, Jobs, Options, Outcome, RegistryConfig, Release,
     ReleaseReference, RenderAnswer, RenderRequest, TemplateEngine,
 };
 use sutler_kubernetes::{ClusterConfig, Clusters, ClustersConfig};
@@ -147,6 +147,7 @@ pub(crate) fn call(mode: Mode) -> Call {
         mode,
         request_id: format!("r-{id}"),
         deadline: Instant::now() + Duration::from_secs(20),
+        job: None,
         fence: sutler_model::Fence::endless(),
     }
 }
@@ -155,11 +156,31 @@ pub(crate) fn grants(json: Value) -> Effective<Grants> {
     Effective::new(vec![(Layer::Plugin("ksml".into()), Arc::new(serde_json::from_value(json).unwrap()))])
 }
 
+/// Jobs that have not ended.
+#[derive(Default)]
+pub(crate) struct FakeJobs(pub(crate) Mutex<BTreeSet<String>>);
+
+impl Jobs for FakeJobs {
+    fn runs<'a>(&'a self, job: &'a str) -> BoxFuture<'a, Result<bool, sutler_helm::Error>> {
+        Box::pin(async move { Ok(self.0.lock().unwrap().contains(job)) })
+    }
+}
+
 pub(crate) fn helm(
     folder: &std::path::Path,
     registries: &BTreeMap<String, RegistryConfig>,
     kubeconfig: Option<String>,
     engine: Arc<FakeEngine>,
+) -> Helm {
+    helm_with(folder, registries, kubeconfig, engine, Arc::default())
+}
+
+fn helm_with(
+    folder: &std::path::Path,
+    registries: &BTreeMap<String, RegistryConfig>,
+    kubeconfig: Option<String>,
+    engine: Arc<FakeEngine>,
+    jobs: Arc<FakeJobs>,
 ) -> Helm {
     let file = folder.join("kubeconfig");
     std::fs::write(&file, kubeconfig.unwrap_or_default()).unwrap();
@@ -170,7 +191,7 @@ pub(crate) fn helm(
     };
     let config: HelmConfig =
         serde_json::from_value(json!({"cache-folder": folder.join("charts"), "timeout-seconds": 5})).unwrap();
-    Helm::new(&config, registries, Arc::new(Clusters::new(&clusters).unwrap()), engine).unwrap()
+    Helm::new(&config, registries, Arc::new(Clusters::new(&clusters).unwrap()), engine, jobs).unwrap()
 }
 
 pub(crate) fn engine() -> Arc<FakeEngine> {
@@ -184,6 +205,7 @@ pub(crate) fn engine() -> Arc<FakeEngine> {
 pub(crate) struct Elsewhere {
     pub(crate) engine: Arc<FakeEngine>,
     pub(crate) helm: Helm,
+    pub(crate) jobs: Arc<FakeJobs>,
     pub(crate) chart: ChartReference,
     _registry: Registry,
     _folder: tempfile::TempDir,
@@ -195,15 +217,11 @@ impl Elsewhere {
         let pushed = registry.push_archive(chart("app", "1.0.0"), "charts/app").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let plain = serde_json::from_value(json!({"plain-http": true})).unwrap();
-        let engine = engine();
-        let helm = helm(
-            folder.path(),
-            &BTreeMap::from([(registry.host(), plain)]),
-            Some(kubeconfig),
-            engine.clone(),
-        );
+        let (engine, jobs) = (engine(), Arc::new(FakeJobs::default()));
+        let registries = BTreeMap::from([(registry.host(), plain)]);
+        let helm = helm_with(folder.path(), &registries, Some(kubeconfig), engine.clone(), jobs.clone());
         let chart = ChartReference { url: pushed.url, version: Some("1.0.0".into()), digest: None };
-        Self { engine, helm, chart, _registry: registry, _folder: folder }
+        Self { engine, helm, jobs, chart, _registry: registry, _folder: folder }
     }
 
     pub(crate) fn renders(&self, objects: &[Value]) {
@@ -217,6 +235,7 @@ pub(crate) struct World {
     pub(crate) cluster: Emulator,
     pub(crate) engine: Arc<FakeEngine>,
     pub(crate) helm: Helm,
+    pub(crate) jobs: Arc<FakeJobs>,
     pub(crate) chart: ChartReference,
     pub(crate) grants: Effective<Grants>,
     _registry: Registry,
@@ -227,10 +246,10 @@ impl World {
     pub(crate) async fn start() -> Self {
         let cluster = Emulator::start().await;
         cluster.seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}));
-        let Elsewhere { engine, helm, chart, _registry, _folder } =
+        let Elsewhere { engine, helm, jobs, chart, _registry, _folder } =
             Elsewhere::start(cluster.kubeconfig()).await;
         let grants = grants(json!({"charts": [chart.url], "namespaces": ["ns", "new"]}));
-        Self { cluster, engine, helm, chart, grants, _registry, _folder }
+        Self { cluster, engine, helm, jobs, chart, grants, _registry, _folder }
     }
 
     /// What a process of its own needs to work in this world.
@@ -243,14 +262,14 @@ impl World {
         let text = |key: &str| way[key].as_str().unwrap().to_owned();
         let folder = tempfile::tempdir().unwrap();
         let plain = serde_json::from_value(json!({"plain-http": true})).unwrap();
-        let engine = engine();
+        let (engine, jobs) = (engine(), Arc::default());
         let registries = BTreeMap::from([(text("registry"), plain)]);
         let helm = helm(folder.path(), &registries, Some(text("kubeconfig")), engine.clone());
         let chart = ChartReference { url: text("chart"), version: Some("1.0.0".into()), digest: None };
         let grants = grants(json!({"charts": [chart.url], "namespaces": ["ns", "new"]}));
         let registry = Registry::start(RegistryOptions::default()).await;
         let cluster = Emulator::start().await;
-        Self { cluster, engine, helm, chart, grants, _registry: registry, _folder: folder }
+        Self { cluster, engine, helm, jobs, chart, grants, _registry: registry, _folder: folder }
     }
 
     pub(crate) fn renders(&self, objects: &[Value]) {
@@ -280,14 +299,14 @@ impl World {
 
     /// Past Helm.
     pub(crate) async fn delete(&self, path: &str) {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(rustls::RootCertStore::empty())
-            .with_no_client_auth();
-        let client = reqwest::Client::builder().tls_backend_preconfigured(tls).build().unwrap();
-        assert!(client.delete(self.cluster.url() + path).send().await.unwrap().status().is_success());
+        assert!(client().delete(self.cluster.url() + path).send().await.unwrap().status().is_success());
+    }
+
+    /// Past Helm: a merge patch by the field manager that the path names.
+    pub(crate) async fn patch(&self, path: &str, body: &Value) {
+        let patch = client().patch(self.cluster.url() + path).body(body.to_string());
+        let patch = patch.header("content-type", "application/merge-patch+json");
+        assert!(patch.send().await.unwrap().status().is_success());
     }
 
     /// Renders these from now on, with these hooks.
@@ -305,6 +324,16 @@ impl World {
             .map(|r| format!("{} {}", r.method, r.path))
             .collect()
     }
+}
+
+fn client() -> reqwest::Client {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    reqwest::Client::builder().tls_backend_preconfigured(tls).build().unwrap()
 }
 
 pub(crate) fn of(name: &str) -> ReleaseReference {

@@ -9,6 +9,7 @@
 
 mod capability;
 mod cluster;
+mod forgotten;
 mod grants;
 mod ownership;
 mod real;

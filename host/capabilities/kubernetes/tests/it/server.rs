@@ -255,6 +255,7 @@ pub(crate) fn call(mode: Mode) -> Call {
         mode,
         request_id: "r-1".into(),
         deadline: Instant::now() + Duration::from_secs(20),
+        job: None,
         fence: sutler_model::Fence::endless(),
     }
 }

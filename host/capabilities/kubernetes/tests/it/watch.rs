@@ -71,6 +71,23 @@ async fn a_watch_ends_with_its_last_looker_and_begins_anew() {
     }
 }
 
+/// No pod changes meanwhile: what is known is told again all the same.
+#[tokio::test]
+async fn a_watch_that_broke_is_live_again() {
+    use sutler_testkit::cluster::Fault;
+    let (emulator, cluster, _folder) = rig().await;
+    emulator.seed(pod("a", "x"));
+    emulator.fail_next_matching("watch=true", Fault::Status(500));
+    let mut watch = cluster.watch_pods("acme", "").unwrap().unwrap();
+    let lost = async {
+        while watch.now() != Watched::Lost {
+            watch.changed().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), lost).await.expect("it is lost");
+    until(&mut watch, &["a"]).await;
+}
+
 #[tokio::test]
 async fn a_watch_that_is_not_allowed_says_so_and_is_tried_on() {
     use sutler_testkit::cluster::Fault;

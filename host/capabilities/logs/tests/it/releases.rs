@@ -82,6 +82,64 @@ async fn the_records_say_whose_pods_they_are() {
 }
 
 #[tokio::test]
+async fn each_controller_and_each_release_is_looked_at_once() {
+    let w = World::start().await;
+    w.record("mine", 1, Some(&owner("acme").hash()));
+    w.record("theirs", 1, Some(&owner("other").hash()));
+    for (name, release) in [("a", "mine"), ("b", "theirs"), ("c", "theirs")] {
+        w.deployment(name, Some(release));
+        let mut many = w.cluster.object("Deployment", "shared", name).unwrap();
+        many["spec"]["replicas"] = json!(30);
+        w.cluster.seed(many);
+    }
+    assert_eq!(w.seen().await.len(), 30);
+    w.cluster.forget_requests();
+    assert_eq!(w.seen().await.len(), 30);
+    let mut asked: Vec<String> = w.cluster.requests().into_iter().map(|r| r.path).collect();
+    asked.sort();
+    assert_eq!(
+        asked,
+        [
+            "/api/v1/namespaces/shared/pods",
+            "/api/v1/namespaces/shared/secrets",
+            "/api/v1/namespaces/shared/secrets",
+            "/apis/apps/v1/namespaces/shared/deployments/a",
+            "/apis/apps/v1/namespaces/shared/deployments/b",
+            "/apis/apps/v1/namespaces/shared/deployments/c",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_pod_of_a_chart_without_a_controller() {
+    let w = World::start().await;
+    w.record("mine", 1, Some(&owner("acme").hash()));
+    w.record("theirs", 1, Some(&owner("other").hash()));
+    for (name, release) in [("a", "mine"), ("b", "theirs")] {
+        w.cluster.seed(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shared",
+            "labels": {"app": "x", "app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "shared"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+    }
+    assert_eq!(w.seen().await, ["a"]);
+}
+
+/// A pod's own marks are what its workload's author wrote into a template.
+#[tokio::test]
+async fn marks_in_a_template_prove_nothing() {
+    let w = World::start().await;
+    w.record("mine", 1, Some(&owner("acme").hash()));
+    w.deployment("b", None);
+    let mut theirs = w.cluster.object("Deployment", "shared", "b").unwrap();
+    theirs["spec"]["template"]["metadata"] = json!({
+        "labels": {"app": "x", "app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "mine", "meta.helm.sh/release-namespace": "shared"},
+    });
+    w.cluster.seed(theirs);
+    assert_eq!(w.seen().await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_record_that_somebody_added_proves_nothing() {
     let w = World::start().await;
     w.record("theirs", 1, Some(&owner("other").hash()));

@@ -375,6 +375,7 @@ pub(crate) fn call() -> Call {
         mode: Mode::Locate,
         request_id: "r-1".into(),
         deadline: Instant::now() + Duration::from_secs(20),
+        job: None,
         fence: sutler_model::Fence::endless(),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sutler_helm::{ChartReference, Error, Grants, Helm, Options, Outcome, Release, ReleaseReference};
+use sutler_helm::{ChartReference, Error, Grants, Helm, NoJobs, Options, Outcome, Release, ReleaseReference};
 use sutler_kubernetes::{ClusterConfig, Clusters, ClustersConfig};
 use sutler_model::{Application, Call, Effective, Fence, Identifier, Layer, Mode, Owner};
 use sutler_runtime::{CompileCache, Engine, EngineConfig, HelmEngine};
@@ -50,6 +50,7 @@ pub(crate) fn call(number: usize) -> Call {
         mode: Mode::Apply,
         request_id: format!("r-{number}"),
         deadline: Instant::now() + Duration::from_secs(60),
+        job: None,
         fence: Fence::endless(),
     }
 }
@@ -74,7 +75,7 @@ impl Rig {
         let engine = engine().await;
         let clusters = Arc::new(Clusters::new(&clusters).unwrap());
         let registries = BTreeMap::from([(registry.host(), plain)]);
-        let helm = Helm::new(&config, &registries, clusters, engine.clone()).unwrap();
+        let helm = Helm::new(&config, &registries, clusters, engine.clone(), Arc::new(NoJobs)).unwrap();
         Self { world, engine, helm, folder, registry }
     }
 
