@@ -83,11 +83,20 @@ pub(crate) fn acknowledged(output: &Output, known: &mut HashMap<String, u64>) {
 pub(crate) async fn whole(ledger: &dyn Ledger, known: &HashMap<String, u64>, at: &str) {
     assert_eq!(ledger.check().await.unwrap(), [], "{at}");
     for (id, revision) in known {
-        let job =
-            ledger.job(id.parse().unwrap()).await.unwrap().unwrap_or_else(|| panic!("{at}: {id} is lost"));
+        let read = async || {
+            let job = ledger.job(id.parse().unwrap()).await.unwrap();
+            job.unwrap_or_else(|| panic!("{at}: {id} is lost"))
+        };
+        // A server may still end what a dead process had sent it.
+        let (job, events) = loop {
+            let job = read().await;
+            let events = ledger.events(job.id.clone(), 0, 100).await.unwrap();
+            if read().await.revision == job.revision {
+                break (job, events);
+            }
+        };
         assert!(job.revision >= *revision, "{at}: {id} is at {} and was at {revision}", job.revision);
         // Row, text and events went together.
-        let events = ledger.events(job.id.clone(), 0, 100).await.unwrap();
         assert_eq!(events.len() as u64, 2 + job.revision, "{at}");
         let last = job.answer.clone().filter(|_| job.standing.status == Status::Completed);
         let state = last.unwrap_or_else(|| job.state.clone());

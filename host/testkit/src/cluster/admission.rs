@@ -132,12 +132,13 @@ fn immutable(kind: &KindInfo, old: &Value, new: &Value) -> Vec<(&'static str, &'
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("apps", "Deployment" | "DaemonSet" | "ReplicaSet") => fixed("spec.selector", "/spec/selector"),
         ("apps", "StatefulSet") => causes.extend(stateful_set(old, new)),
-        ("", "Service") if new["spec"]["type"] != "ExternalName" && old["spec"]["clusterIP"].is_string() => {
-            if old["spec"]["clusterIP"] != new["spec"]["clusterIP"] {
-                let message =
-                    format!("Invalid value: [{}]: may not change once set", new["spec"]["clusterIP"]);
-                causes.push(("FieldValueInvalid", "spec.clusterIPs[0]", message));
-            }
+        ("", "Service")
+            if new["spec"]["type"] != "ExternalName"
+                && old["spec"]["clusterIP"].is_string()
+                && old["spec"]["clusterIP"] != new["spec"]["clusterIP"] =>
+        {
+            let message = format!("Invalid value: [{}]: may not change once set", new["spec"]["clusterIP"]);
+            causes.push(("FieldValueInvalid", "spec.clusterIPs[0]", message));
         }
         ("batch", "Job") => {
             fixed("spec.template", "/spec/template");
