@@ -128,8 +128,11 @@ impl Engine {
     }
 }
 
+/// Beyond those that may work: of Helm's engine, until a rendering takes them.
+const SPARE_SANDBOXES: u32 = 2;
+
 fn wasmtime_config(config: &EngineConfig) -> Config {
-    let n = config.sandboxes;
+    let n = config.sandboxes.saturating_add(SPARE_SANDBOXES);
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(n)
         .total_core_instances(n.saturating_mul(8))

@@ -1,12 +1,13 @@
-//! Helm's own template engine, a Go program as a component, run for one rendering in a fresh sandbox.
+//! Helm's own template engine, a Go program as a component, run for one rendering in a fresh sandbox. Go's start takes
+//! as long as a small chart's rendering: sandboxes that have it behind them wait for the next ones.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sutler_helm::{EngineError, RenderAnswer, RenderRequest, TemplateEngine};
 use sutler_model::Digest;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Store, UpdateDeadline};
 
@@ -36,6 +37,14 @@ pub struct HelmEngine {
     engine: Engine,
     limits: Limits,
     ready: watch::Receiver<Option<Ready>>,
+    /// Made from the first rendering on: one waits here, and one to get here.
+    spares: OnceLock<Mutex<mpsc::Receiver<Fresh>>>,
+}
+
+/// A sandbox that has rendered nothing yet.
+struct Fresh {
+    store: Store<State>,
+    guest: EngineHost,
 }
 
 struct State {
@@ -67,7 +76,8 @@ impl HelmEngine {
             let _ = tell.send(Some(result.map(|(pre, _)| pre)));
         });
         let memory_mib = limits().memory_mib.min(engine.config().max_memory_mib);
-        Arc::new(Self { engine, limits: Limits { memory_mib, ..limits() }, ready })
+        let limits = Limits { memory_mib, ..limits() };
+        Arc::new(Self { engine, limits, ready, spares: OnceLock::new() })
     }
 
     /// Whether the engine can render now, or why it never will.
@@ -87,36 +97,68 @@ impl HelmEngine {
         let pre = self.compiled().await?;
         let place = self.engine.sandboxes().clone().acquire_owned().await;
         let _place = place.map_err(|_| stopped())?;
-        let mut store = Store::new(
-            self.engine.wasmtime(),
-            State {
-                request: request.to_json(),
-                answer: Vec::new(),
-                random: Random::from_seed(request.seed),
-                now: Duration::from_millis(request.now_millis),
-                reads: 0,
-                budget: Budget::new(&self.limits),
-            },
-        );
-        store.limiter(|s| &mut s.budget);
-        store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|mut ctx| {
-            ctx.data_mut().budget.tick().map_err(wasmtime::Error::new)?;
-            Ok(UpdateDeadline::Yield(1))
-        });
+        let spare = self.spare(&pre);
         let work = async {
-            let guest = pre.instantiate_async(&mut store).await?;
-            guest.call_run(&mut store).await
+            let Fresh { mut store, guest } = match spare {
+                Some(fresh) => fresh,
+                None => fresh(&self.engine, &self.limits, &pre).await?,
+            };
+            let state = store.data_mut();
+            state.request = request.to_json();
+            state.random = Random::from_seed(request.seed);
+            state.now = Duration::from_millis(request.now_millis);
+            guest.call_run(&mut store).await.map_err(stop)?;
+            RenderAnswer::from_json(&store.data().answer)
         };
-        match tokio::time::timeout(self.limits.wall(), work).await {
-            Ok(Ok(())) => RenderAnswer::from_json(&store.data().answer),
-            Ok(Err(e)) => Err(EngineError::Limit(match e.downcast_ref::<Stop>() {
-                Some(stop) => stop.to_string(),
-                None => e.root_cause().to_string(),
-            })),
-            Err(_) => Err(EngineError::Limit(format!("it ran longer than {} s", self.limits.wall_seconds))),
-        }
+        let late = || EngineError::Limit(format!("it ran longer than {} s", self.limits.wall_seconds));
+        tokio::time::timeout(self.limits.wall(), work).await.unwrap_or_else(|_| Err(late()))
     }
+
+    fn spare(&self, pre: &EngineHostPre<State>) -> Option<Fresh> {
+        let spares = self.spares.get_or_init(|| {
+            let (give, take) = mpsc::channel(1);
+            let (engine, limits, pre) = (self.engine.clone(), self.limits.clone(), pre.clone());
+            tokio::spawn(async move {
+                // Until the engine is dropped. One that cannot be made is told to the rendering that makes its own.
+                while let Ok(fresh) = fresh(&engine, &limits, &pre).await {
+                    if give.send(fresh).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            Mutex::new(take)
+        });
+        spares.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+    }
+}
+
+/// Starts Go. What it draws and reads at that is the same each time, so that renderings follow from their requests
+/// alone.
+async fn fresh(engine: &Engine, limits: &Limits, pre: &EngineHostPre<State>) -> Result<Fresh, EngineError> {
+    let state = State {
+        request: Vec::new(),
+        answer: Vec::new(),
+        random: Random::from_seed([0; 32]),
+        now: Duration::ZERO,
+        reads: 0,
+        budget: Budget::new(limits),
+    };
+    let mut store = Store::new(engine.wasmtime(), state);
+    store.limiter(|s| &mut s.budget);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|mut ctx| {
+        ctx.data_mut().budget.tick().map_err(wasmtime::Error::new)?;
+        Ok(UpdateDeadline::Yield(1))
+    });
+    let guest = pre.instantiate_async(&mut store).await.map_err(stop)?;
+    Ok(Fresh { store, guest })
+}
+
+fn stop(e: wasmtime::Error) -> EngineError {
+    EngineError::Limit(match e.downcast_ref::<Stop>() {
+        Some(stop) => stop.to_string(),
+        None => e.root_cause().to_string(),
+    })
 }
 
 fn stopped() -> EngineError {

@@ -1,5 +1,6 @@
 //! Where things lie, and the keys under which built things are kept.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,21 @@ impl Project {
 
     /// `cargo` on this workspace.
     pub fn cargo(&self) -> Command {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        self.of_cargo(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    }
+
+    /// A program that builds this workspace as cargo does. What cargo told of this very package when it ran it goes no
+    /// further: build scripts would take it for a change, and ring and all on top of it be built anew.
+    pub fn of_cargo(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        let told = |name: &OsString| {
+            let name = name.to_string_lossy();
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        };
+        for (name, _) in std::env::vars_os().filter(|(name, _)| told(name)) {
+            command.env_remove(name);
+        }
         command
     }
 

@@ -1,6 +1,8 @@
 //! What runs too long for every day.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
@@ -41,8 +43,11 @@ pub struct SoakArgs {
     seed: Option<u64>,
 }
 
-/// Each part as a stage: one that fails does not stop the next.
+/// Each part as a stage: one that fails does not stop the next. All run what is built at the start, whatever becomes
+/// of the checkout meanwhile.
 pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
+    guests::build(project, None)?;
+    call(nextest(project)?.args(["archive", "--workspace", "--archive-file"]).arg(archive(project)))?;
     let mut stages = Stages::new(&args.only);
     let all = &mut stages;
     let cases = [("PROPTEST_CASES", args.cases.to_string())];
@@ -102,10 +107,26 @@ fn tests(project: &Project, filter: &str, env: &[(&str, String)]) -> Result<Vec<
 }
 
 fn soak(project: &Project, filter: &str) -> Result<Command> {
-    let mut command = nextest(project)?;
-    command.args(["--workspace", "--no-fail-fast", "--profile", "soak"]);
-    command.args(["--success-output", "immediate", "-E", filter]);
+    let (mut command, built) = (nextest(project)?, project.target.join("soak"));
+    fs::create_dir_all(&built)?;
+    command.args([
+        "run",
+        "--no-fail-fast",
+        "--profile",
+        "soak",
+        "--success-output",
+        "immediate",
+        "-E",
+        filter,
+    ]);
+    command.arg("--archive-file").arg(archive(project)).arg("--workspace-remap").arg(&project.root);
+    command.arg("--extract-to").arg(&built).arg("--extract-overwrite");
+    command.env("SUTLER_BIN", built.join("target/debug/sutler"));
     Ok(command)
+}
+
+fn archive(project: &Project) -> PathBuf {
+    project.target.join("soak.tar.zst")
 }
 
 fn told(command: &mut Command) -> Result<Vec<String>> {
@@ -123,14 +144,10 @@ fn told(command: &mut Command) -> Result<Vec<String>> {
     Ok(figures)
 }
 
-/// `cargo nextest run` on the workspace with the engine built in.
+/// `cargo nextest` on the workspace with the engine built in.
 pub fn nextest(project: &Project) -> Result<Command> {
-    let mut command = Command::new(tools::nextest(project)?);
-    command
-        .args(["nextest", "run"])
-        .current_dir(&project.root)
-        .env("CARGO_TARGET_DIR", &project.target)
-        .env("SUTLER_HELM_ENGINE", engine::build(project)?);
+    let mut command = project.of_cargo(tools::nextest(project)?);
+    command.arg("nextest").env("SUTLER_HELM_ENGINE", engine::build(project)?);
     Ok(command)
 }
 

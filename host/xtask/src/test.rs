@@ -53,7 +53,7 @@ fn tests(project: &Project, stages: &mut Stages) {
     // most dependencies twice.
     stages.run("tests", || {
         let mut command = nextest(project)?;
-        call(command.args(["--workspace", "--no-fail-fast", "-E"]).arg(format!("not {REAL}")))
+        call(command.args(["run", "--workspace", "--no-fail-fast", "-E"]).arg(format!("not {REAL}")))
     });
     stages.run("guest tests", || {
         // The tests' own guests are tested by the host's tests.
@@ -85,7 +85,7 @@ fn real_tests(project: &Project, stages: &mut Stages, kubernetes: Build) {
             command.envs(world.env.iter().map(|(name, value)| (name, value)));
             // They build the image's program.
             command.env("PATH", tools::go(project)?.path());
-            call(command.args(["--workspace", "--no-fail-fast", "--profile", "real", "-E", REAL]))
+            call(command.args(["run", "--workspace", "--no-fail-fast", "--profile", "real", "-E", REAL]))
         });
     }
     if let Some(world) = &world {
