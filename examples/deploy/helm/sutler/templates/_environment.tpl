@@ -4,7 +4,7 @@
 - { name: SUTLER__SERVER__LISTEN, value: "0.0.0.0:8080" }
 - { name: SUTLER__SERVER__ADMIN_LISTEN, value: {{ ternary "0.0.0.0" "127.0.0.1" (eq (include "sutler.operators" .) "yes") }}:8081 }
 - { name: SUTLER__CATALOG__DIR, value: {{ include "sutler.pluginFolder" . }} }
-- { name: SUTLER__CACHE__DIR, value: /var/cache/sutler/host }
+- { name: SUTLER__CACHE__DIR, value: {{ include "sutler.cache" . }} }
 - { name: SUTLER__API__SHUTDOWN_GRACE_SECONDS, value: {{ .Values.shutdownGraceSeconds | quote }} }
 - { name: SUTLER__LOG__FORMAT, value: {{ .Values.log.format }} }
 - { name: SUTLER__LOG__LEVEL, value: {{ .Values.log.level | quote }} }

@@ -58,6 +58,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
+{{/* On the claim where there is one: what was compiled once is there for the next pod. */}}
+{{- define "sutler.cache" -}}
+{{- ternary "/var/lib/sutler/cache" "/var/cache/sutler/host" (eq (include "sutler.claimed" .) "yes") -}}
+{{- end -}}
+
+{{- define "sutler.claimed" -}}
+{{- if and (eq .Values.ledger.type "sqlite") .Values.persistence.enabled -}}yes{{- end -}}
+{{- end -}}
+
 {{/* What a container of this pod may do: nothing beyond its own processes. */}}
 {{- define "sutler.securityContext" -}}
 allowPrivilegeEscalation: false

@@ -1,7 +1,9 @@
 {{/* What the host writes (ledger, cache, /tmp), and what it reads. The root file system is read-only. */}}
 {{- define "sutler.mounts" -}}
 - { name: config, mountPath: /etc/sutler, readOnly: true }
+{{- if not (include "sutler.claimed" .) }}
 - { name: cache, mountPath: /var/cache/sutler }
+{{- end }}
 - { name: tmp, mountPath: /tmp }
 {{- if eq .Values.ledger.type "sqlite" }}
 - { name: state, mountPath: /var/lib/sutler }
@@ -27,9 +29,11 @@
 - name: config
   configMap:
     name: {{ include "sutler.fullname" . }}
+{{- if not (include "sutler.claimed" .) }}
 - name: cache
   emptyDir:
     sizeLimit: {{ .Values.cache.sizeLimit }}
+{{- end }}
 - name: tmp
   emptyDir:
     sizeLimit: {{ .Values.cache.sizeLimit }}
