@@ -62,16 +62,22 @@ impl Pods {
         if let Err(said) = said {
             let about = |what: &[&str]| self.world.run(&self.world.kubectl, what).unwrap_or_else(|e| e);
             let pods = about(&["describe", "pods", "-n", HOME]);
-            let log = about(&["logs", "-n", HOME, "deployment/sutler", "--all-containers"]);
+            let log = about(&["logs", "-n", HOME, "statefulset/sutler", "--all-containers"]);
             panic!("{said}\n{pods}\n{log}");
         }
     }
 
-    /// Through the Service, with the caller's token.
-    fn caller(&self) -> Caller {
+    /// Through the Service, with the caller's token. Nodes hear of a pod that is ready a moment after others do.
+    async fn caller(&self) -> Caller {
         let service = self.json(&["get", "service", "sutler", "-n", HOME]);
         let address = service["spec"]["clusterIP"].as_str().unwrap().to_owned();
-        Caller::new(format!("http://{address}:8080")).with_token(&self.token)
+        let caller = Caller::new(format!("http://{address}:8080")).with_token(&self.token);
+        let until = Instant::now() + Duration::from_secs(60);
+        while let Err(e) = caller.try_send(http::Method::GET, "/readyz", "", None).await {
+            assert!(Instant::now() < until, "the Service leads nowhere: {e}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        caller
     }
 
     fn common(&self) -> Value {
@@ -242,7 +248,7 @@ async fn real_chart_of_sutler() {
     let Some(world) = real() else { return };
     let pods = start(world).await;
     pods.release(&pods.working());
-    let caller = pods.caller();
+    let caller = pods.caller().await;
     let stranger = caller.clone().with_token("somebody").get("/handles").await;
     assert_eq!(stranger.status, 401, "{}", stranger.text);
 
@@ -273,7 +279,7 @@ async fn real_chart_of_sutler() {
     reads_alone(&pods, &of().delete(small()).body()).await;
 
     pods.release(&pods.working());
-    succeeds(&pods.caller(), "/apply", &of().delete(small()).body()).await;
+    succeeds(&pods.caller().await, "/apply", &of().delete(small()).body()).await;
     end(&pods);
 }
 
@@ -284,7 +290,7 @@ fn looks(pods: &Pods) {
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0, "{pod}");
     assert_eq!(pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"], true);
     assert_eq!(pod["spec"]["securityContext"]["runAsUser"], 65532);
-    let doctor = ["exec", "-n", HOME, "deployment/sutler", "--", "sutler", "doctor", "--output", "json"];
+    let doctor = ["exec", "-n", HOME, "statefulset/sutler", "--", "sutler", "doctor", "--output", "json"];
     let findings: Vec<Value> = serde_json::from_str(&pods.kubectl(&doctor)).unwrap();
     let rights = findings.iter().filter(|f| f["area"] == "rights" && f["level"] == "ok").count();
     assert!(rights >= 2, "{findings:?}");
@@ -295,8 +301,11 @@ async fn survives(pods: &Pods, once: &Value, answer: &Value) {
     let began = Instant::now();
     pods.kubectl(&["delete", "pod", "-n", HOME, "-l", "app.kubernetes.io/name=sutler"]);
     assert!(began.elapsed() < Duration::from_secs(40), "it was killed instead of having ended");
-    pods.kubectl(&["rollout", "status", "deployment/sutler", "-n", HOME, "--timeout=5m"]);
-    let again = pods.caller().apply(once).await;
+    pods.kubectl(&["rollout", "status", "statefulset/sutler", "-n", HOME, "--timeout=5m"]);
+    let list = pods.json(&["get", "pods", "-n", HOME]);
+    let restarts = &list["items"][0]["status"]["containerStatuses"][0]["restartCount"];
+    assert_eq!(restarts, 0, "it had to wait for the file: {list}");
+    let again = pods.caller().await.apply(once).await;
     assert_eq!(again.json["resources"], answer["resources"], "{}", again.text);
     let revisions = pods.kubectl(&["get", "secrets", "-n", KSML, "-l", "owner=helm", "-o", "name"]);
     assert_eq!(revisions.lines().count(), 1, "{revisions}");
@@ -310,7 +319,7 @@ async fn reads_alone(pods: &Pods, delete: &Value) {
         let logs = rights.contains(&("pods/log".into(), "get".into()));
         assert_eq!(logs, namespace == KSML, "{namespace}: {rights:?}");
     }
-    let caller = pods.caller();
+    let caller = pods.caller().await;
     let query = "kind=deployment&type=ksml&tenant=chart&application=orders&environment=prod&tailLines=5";
     let logs = caller.get(&format!("/logs?{query}")).await;
     assert!(logs.status == 200 && logs.text.lines().count() >= 1, "{} {}", logs.status, logs.text);

@@ -58,6 +58,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
+{{- define "sutler.kind" -}}
+{{- ternary "StatefulSet" "Deployment" (eq .Values.ledger.type "sqlite") -}}
+{{- end -}}
+
 {{/* On the claim where there is one: what was compiled once is there for the next pod. */}}
 {{- define "sutler.cache" -}}
 {{- ternary "/var/lib/sutler/cache" "/var/cache/sutler/host" (eq (include "sutler.claimed" .) "yes") -}}
