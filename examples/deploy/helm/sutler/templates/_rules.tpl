@@ -14,7 +14,7 @@
 {{- end -}}
 - apiGroups: [{{ initial $parts | join "/" | quote }}]
   resources: [{{ $resource }}]
-  verbs: [get, list, create, update, patch, delete]
+  verbs: [get, list, watch, create, update, patch, delete]
 {{- end -}}
 
 {{- define "sutler.rules.ksml" -}}
@@ -24,7 +24,7 @@
 # Helm's records and Kafka's passwords.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, list, create, update, patch, delete]
+  verbs: [get, list, watch, create, update, patch, delete]
 {{ include "sutler.rules.logs" (dict "anyOwner" true) }}
 # Whose a pod is follows from what made it.
 - apiGroups: [apps]
