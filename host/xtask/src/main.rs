@@ -6,6 +6,7 @@ mod demo;
 mod docs;
 mod engine;
 mod guests;
+mod image;
 mod linker;
 mod previous;
 mod process;
@@ -50,6 +51,8 @@ enum Chore {
         #[arg(long)]
         release: bool,
     },
+    /// Make a container image of the host and the plugins that ship, without a daemon or a network
+    Image(image::ImageArgs),
     /// Build everything and show it at work
     Demo(DemoArgs),
     /// Check the rules that no compiler checks: crate edges, file lengths, words, WIT copies, links
@@ -134,6 +137,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
             Ok(())
         }
         Chore::Build { release } => build::everything(&project, release),
+        Chore::Image(args) => image::run(&project, &args),
         Chore::Demo(args) => demo::run(&project, &args),
         Chore::Tidy => tidy::run(&project),
         Chore::Test { real, only } => test::run(&project, real, &only),

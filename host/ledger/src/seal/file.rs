@@ -1,4 +1,4 @@
-//! The key file: TOML, readable by its owner only.
+//! The key file: TOML, that nobody but the host reads.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path) -> Result<Ring, LedgerError> {
         got => got.map_err(|e| failed(path, "cannot be read", e))?,
     };
     let mode = meta.mode() & 0o777;
-    if mode & 0o077 != 0 {
+    if !private(mode, meta.uid(), rustix::process::geteuid().as_raw()) {
         let path = path.display();
         return Err(LedgerError::Open(format!(
             "the ledger's key file {path} can be read by others than its owner (mode {mode:o}); run chmod 600 {path}"
@@ -46,6 +46,13 @@ pub(super) fn read(path: &Path) -> Result<Ring, LedgerError> {
     }
     let text = std::fs::read_to_string(path).map_err(|e| failed(path, "cannot be read", e))?;
     parse(&text).map_err(|e| failed(path, "is not right", e))
+}
+
+/// Whether its owner alone reads it. Root's own may be lent to the group of a process that is not root: so do Secrets of
+/// Kubernetes with an fsGroup, and systemd's credentials, where the mask of their ACL stands for the group.
+const fn private(mode: u32, owner: u32, process: u32) -> bool {
+    let others = if owner == 0 && process != 0 { 0o037 } else { 0o077 };
+    mode & others == 0
 }
 
 fn parse(text: &str) -> Result<Ring, String> {
@@ -156,5 +163,27 @@ fn keep(path: &Path) -> std::io::Result<()> {
     match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => File::open(p)?.sync_all(),
         _ => File::open(".")?.sync_all(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::private;
+
+    #[test]
+    fn only_roots_file_may_be_lent_to_a_group() {
+        for (mode, owner, process, fine) in [
+            (0o600, 1000, 1000, true),
+            (0o400, 0, 0, true),
+            (0o640, 1000, 1000, false),
+            (0o440, 0, 0, false),
+            (0o440, 0, 65532, true),
+            (0o640, 0, 65532, true),
+            (0o660, 0, 65532, false),
+            (0o444, 0, 65532, false),
+            (0o440, 1000, 65532, false),
+        ] {
+            assert_eq!(private(mode, owner, process), fine, "{mode:o} of {owner} for {process}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The whole way on a real Kubernetes with kubelet, real registries, and the real helm binary as judge.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -19,14 +19,20 @@ struct Real {
     _folder: TempDir,
 }
 
+/// Builds the program that runs instead of KSML.
+pub(crate) fn runner(folder: &Path) -> PathBuf {
+    let program = folder.join("ksml-runner");
+    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/images/ksml-runner/build.sh");
+    let built = Command::new("sh").arg(build).arg(&program).status().unwrap();
+    assert!(built.success(), "the image's program could not be built");
+    program
+}
+
 /// Pushes chart and image, starts a host for this tenant's namespace.
 async fn start(world: RealWorld, tls: bool) -> Real {
     let folder = tempfile::tempdir().unwrap();
     let plain = Target { url: format!("http://{}", world.registry), login: None, ca: None };
-    let program = folder.path().join("ksml-runner");
-    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/images/ksml-runner/build.sh");
-    let built = Command::new("sh").arg(build).arg(&program).status().unwrap();
-    assert!(built.success(), "the image's program could not be built");
+    let program = runner(folder.path());
     plain.push_image(&program, "images/ksml-runner", "test").await.unwrap();
     let (registry, table) = if tls {
         let secured = Target {
@@ -119,7 +125,7 @@ impl Real {
 }
 
 /// Settings of a test whose pods need no Kafka.
-fn small() -> Value {
+pub(crate) fn small() -> Value {
     let mut s = settings();
     s["size"] = json!("XS");
     s

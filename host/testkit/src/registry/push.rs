@@ -1,6 +1,7 @@
 //! Pushes charts and one-layer images into a registry that somebody else runs (OCI distribution 1.1 §push).
 
-use std::io::Write as _;
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use flate2::Compression;
@@ -81,32 +82,80 @@ impl Target {
     /// # Errors
     /// `PushError`
     pub async fn push_image(&self, program: &Path, repository: &str, tag: &str) -> Result<String, PushError> {
-        let local =
-            |e: std::io::Error| PushError::Local { what: program.display().to_string(), why: e.to_string() };
-        let bytes = std::fs::read(program).map_err(local)?;
+        let bytes = std::fs::read(program).map_err(|e| local(program, e))?;
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.push_files(&[(name.as_str(), bytes)], repository, tag).await
+    }
+
+    /// Pushes an image that holds these files, all executable; the first is its entry point.
+    ///
+    /// # Errors
+    /// `PushError`
+    pub async fn push_files(
+        &self,
+        files: &[(&str, Vec<u8>)],
+        repository: &str,
+        tag: &str,
+    ) -> Result<String, PushError> {
+        let packed = |e: std::io::Error| local("an image's layer", e);
         let mut tar = tar::Builder::new(Vec::new());
         for folder in ["tmp", "etc"] {
             let mut header = tar::Header::new_gnu();
             header.set_entry_type(tar::EntryType::Directory);
             header.set_mode(0o1777);
             header.set_size(0);
-            tar.append_data(&mut header, folder, std::io::empty()).map_err(local)?;
+            tar.append_data(&mut header, folder, std::io::empty()).map_err(packed)?;
         }
-        let mut header = tar::Header::new_gnu();
-        header.set_mode(0o755);
-        header.set_size(bytes.len() as u64);
-        tar.append_data(&mut header, &name, bytes.as_slice()).map_err(local)?;
-        let layer = tar.into_inner().map_err(local)?;
+        for (path, bytes) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o755);
+            header.set_size(bytes.len() as u64);
+            tar.append_data(&mut header, path, bytes.as_slice()).map_err(packed)?;
+        }
+        let layer = tar.into_inner().map_err(packed)?;
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-        gzip.write_all(&layer).map_err(local)?;
-        let packed = gzip.finish().map_err(local)?;
+        gzip.write_all(&layer).map_err(packed)?;
+        let zipped = gzip.finish().map_err(packed)?;
+        let entry = files.first().map(|(path, _)| format!("/{path}"));
         let config = json!({
             "architecture": "amd64", "os": "linux",
-            "config": {"Entrypoint": [format!("/{name}")], "User": "65532"},
+            "config": {"Entrypoint": [entry], "User": "65532"},
             "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
         });
-        self.push(repository, tag, (IMAGE_CONFIG, config.to_string().into_bytes()), (LAYER, packed)).await
+        self.push(repository, tag, (IMAGE_CONFIG, config.to_string().into_bytes()), (LAYER, zipped)).await
+    }
+
+    /// Pushes the first image of an OCI image layout in a tar, as `cargo xtask image` makes it.
+    ///
+    /// # Errors
+    /// `PushError`, also where the archive lacks what it names.
+    pub async fn push_archive(
+        &self,
+        archive: &Path,
+        repository: &str,
+        tag: &str,
+    ) -> Result<String, PushError> {
+        let files = unpacked(archive).map_err(|e| local(archive, e))?;
+        let file = |path: String| {
+            let lacking = format!("there is no {path} in it");
+            files.get(&path).ok_or_else(|| local(archive, std::io::Error::other(lacking)))
+        };
+        let blob = |described: &Value| {
+            let digest = described["digest"].as_str().unwrap_or_default().to_owned();
+            file(format!("blobs/{}", digest.replace(':', "/"))).map(|bytes| (digest, bytes))
+        };
+        let parsed = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|e| local(archive, e.into()));
+        let index: Value = parsed(file("index.json".into())?)?;
+        let (digest, bytes) = blob(&index["manifests"][0])?;
+        let manifest: Value = parsed(bytes)?;
+        let layers = manifest["layers"].as_array().cloned().unwrap_or_default();
+        let client = self.client()?;
+        for described in layers.iter().chain([&manifest["config"]]) {
+            let (digest, bytes) = blob(described)?;
+            self.blob(&client, repository, &digest, bytes.clone()).await?;
+        }
+        self.manifest(&client, repository, tag, bytes.clone()).await?;
+        Ok(digest)
     }
 
     async fn push(
@@ -129,11 +178,21 @@ impl Target {
             json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
         let bytes = manifest.to_string().into_bytes();
         let digest = digest(&bytes);
+        self.manifest(&client, repository, tag, bytes).await?;
+        Ok(digest)
+    }
+
+    async fn manifest(
+        &self,
+        client: &Client,
+        repository: &str,
+        tag: &str,
+        bytes: Vec<u8>,
+    ) -> Result<(), PushError> {
         let put = client
             .put(format!("{}/v2/{repository}/manifests/{tag}", self.url))
             .header("content-type", MANIFEST);
-        accepted(self.signed(put).body(bytes).send().await?, "pushing a manifest").await?;
-        Ok(digest)
+        accepted(self.signed(put).body(bytes).send().await?, "pushing a manifest").await.map(drop)
     }
 
     async fn blob(
@@ -153,6 +212,22 @@ impl Target {
             .header("content-type", "application/octet-stream");
         accepted(self.signed(put).body(bytes).send().await?, "uploading a blob").await.map(drop)
     }
+}
+
+fn local(what: impl AsRef<Path>, why: std::io::Error) -> PushError {
+    PushError::Local { what: what.as_ref().display().to_string(), why: why.to_string() }
+}
+
+/// The files of a tar, by path.
+fn unpacked(archive: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    for entry in tar::Archive::new(std::fs::File::open(archive)?).entries()? {
+        let mut entry = entry?;
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes)?;
+        files.insert(entry.path()?.display().to_string(), bytes);
+    }
+    Ok(files)
 }
 
 async fn accepted(response: reqwest::Response, what: &str) -> Result<reqwest::Response, PushError> {

@@ -21,6 +21,7 @@ const FOR_TESTS: &[&str] = &[
     "gnupg",
     "postgresql",
     "faketime",
+    "systemd",
 ];
 
 /// Installs what is missing of the real tests' packages.

@@ -260,6 +260,21 @@ async fn namespaces_on_request() {
     assert_eq!(w.cluster.object("Namespace", "", "new").unwrap()["metadata"]["labels"]["name"], "new");
 }
 
+/// An account with roles in its namespaces alone.
+#[tokio::test]
+async fn a_namespace_that_may_not_be_looked_at() {
+    let w = World::start().await;
+    w.renders(&[config_map("a", "1")]);
+    w.cluster.deny("get", "namespaces");
+    let create = Options { create_namespace: true, ..Options::default() };
+    let wide =
+        grants(json!({"charts": [w.chart.url], "namespaces": ["ns"], "cluster-scoped-kinds": ["Namespace"]}));
+    let e = w.helm.upgrade(&call(Mode::Apply), &wide, &w.chart, &of("app"), "{}", create).await.unwrap_err();
+    assert!(matches!(&e, Error::Other { code: "forbidden", .. }), "it was to be made: {e:?}");
+    done(w.helm.upgrade(&call(Mode::Apply), &w.grants, &w.chart, &of("app"), "{}", create).await.unwrap());
+    assert!(w.cluster.object("ConfigMap", "ns", "a").is_some());
+}
+
 #[tokio::test]
 async fn history_is_pruned() {
     let w = World::start().await;
