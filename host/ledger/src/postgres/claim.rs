@@ -28,7 +28,8 @@ const TRIES: usize = 5;
 const TURN: i64 = 0x7375_746c_6572_0001;
 
 /// Moves what has become due into the index of ready jobs: those that are due longest, and some that became due last,
-/// so that new work is not behind a crowd.
+/// so that new work is not behind a crowd. An array is looked up by the key; of a subquery the server would
+/// expect thousands, and read the whole table for them.
 const PROMOTE: &str = "WITH t AS MATERIALIZED (SELECT greatest(ledger_now(), $1::bigint) AS now), \
      oldest AS MATERIALIZED (SELECT n FROM provisioning_jobs WHERE queue = 0 AND wake <= (SELECT now FROM t) \
        ORDER BY wake LIMIT $3::bigint FOR UPDATE SKIP LOCKED), \
@@ -36,8 +37,8 @@ const PROMOTE: &str = "WITH t AS MATERIALIZED (SELECT greatest(ledger_now(), $1:
        ORDER BY wake DESC LIMIT $4::bigint FOR UPDATE SKIP LOCKED), \
      lapsed AS MATERIALIZED (SELECT n FROM provisioning_jobs WHERE queue = 1 \
        AND wake <= (SELECT now FROM t) - $2::bigint ORDER BY wake LIMIT $3::bigint FOR UPDATE SKIP LOCKED), \
-     moved AS (UPDATE provisioning_jobs SET queue = 2 WHERE n IN \
-       (SELECT n FROM oldest UNION SELECT n FROM newest UNION SELECT n FROM lapsed) RETURNING n) \
+     moved AS (UPDATE provisioning_jobs SET queue = 2 WHERE n = ANY (ARRAY \
+       (SELECT n FROM oldest UNION SELECT n FROM newest UNION SELECT n FROM lapsed)) RETURNING n) \
      SELECT (SELECT now FROM t), greatest((SELECT count(*) FROM oldest), (SELECT count(*) FROM lapsed)), \
        (SELECT count(*) FROM moved)";
 
