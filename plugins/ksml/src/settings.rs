@@ -157,6 +157,10 @@ impl Settings {
             let why = "a ServiceMonitor without metrics has nothing to read; enable metrics, or leave the ServiceMonitor out";
             return Err(unsupported(why).at("/metrics/serviceMonitor/enabled"));
         }
+        if !self.running {
+            // Whatever they say, it can be stopped.
+            return Ok(vec![]);
+        }
         definitions::check(&self.definitions, self.schemas.keys())
     }
 

@@ -94,6 +94,20 @@ fn what_changes_while_it_is_stopped_is_remembered() {
 }
 
 #[test]
+fn what_ksml_would_not_read_can_be_stopped_and_not_started() {
+    let mut s = session();
+    s.apply(Create, running(), NONE).unwrap();
+    let broken = |on: bool| sasl(json!({"running": on, "definitions": {"main": "streams: ["}}));
+    assert_eq!(s.apply(Update, broken(false), running()).unwrap()["phase"], "Stopped");
+    for code in [
+        s.plan(Update, broken(true), broken(false)).unwrap_err().code,
+        s.apply(Update, broken(true), broken(false)).unwrap_err().code,
+    ] {
+        assert_eq!(code, "invalid-definition");
+    }
+}
+
+#[test]
 fn it_may_be_made_stopped() {
     let mut s = session();
     assert_eq!(s.plan(Create, stopped(), NONE).unwrap()["action"], "Action::Create");
