@@ -128,7 +128,13 @@ async fn values_of_a_file_lie_under_those_of_the_table_and_the_charts_schema_cou
     std::fs::write(&file, "service: {port: 82, type: NodePort}\npodLabels: {from: file}\nreplicaCount: 9\n")
         .unwrap();
     let host = site.host().await;
-    let world = World { host, cluster: site.cluster, registry: site.registry, folder: site.folder };
+    let world = World {
+        host,
+        cluster: site.cluster,
+        registry: site.registry,
+        folder: site.folder,
+        config: site.config,
+    };
     ok(&world, "/apply", &request().create(settings()).body()).await;
     let objects = world.cluster.objects();
     let of =
