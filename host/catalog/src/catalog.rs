@@ -156,8 +156,7 @@ impl Catalog {
             secrets.insert(name.clone(), source.read().map_err(|e| format!("secret {name}: {e}"))?);
         }
         let limits = config.limits.clone();
-        let config =
-            serde_json::to_string(&config.config).map_err(|e| format!("its config has no JSON form: {e}"))?;
+        let config = config.whole()?.to_string();
         let max = self.runtime.engine().config().max_memory_mib;
         limits.check(max).map_err(|e| format!("limits: {e}"))?;
         let (runtime, bytes) = (self.runtime.clone(), wasm.clone());

@@ -1,7 +1,7 @@
 //! What an operator says of plugins.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,8 +33,53 @@ pub struct PluginConfig {
     /// The plugin's own settings; it reads them as JSON.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub config: toml::Table,
+    /// Further keys of `config`, each with the content of a file in YAML or JSON, read as Helm reads values:
+    /// `values-file = "values.yaml"`. A path is relative to the file that this stands in.
+    pub config_files: BTreeMap<String, PathBuf>,
     /// Secrets that the plugin may read by name.
     pub secrets: BTreeMap<String, SecretSource>,
+}
+
+/// A file of `config-files`, larger than which none is read.
+const MAX_BYTES: u64 = 4 << 20;
+
+impl PluginConfig {
+    /// Makes the paths of `config-files` relative to the folder of the file that they stand in.
+    pub fn beside(&mut self, folder: &Path) {
+        for file in self.config_files.values_mut() {
+            *file = folder.join(&*file);
+        }
+    }
+
+    /// `config` as JSON, with the files' contents.
+    ///
+    /// # Errors
+    /// Words that name the key and the file, never a piece of its content.
+    pub fn whole(&self) -> Result<serde_json::Value, String> {
+        let mut config =
+            serde_json::to_value(&self.config).map_err(|e| format!("its config has no JSON form: {e}"))?;
+        for (key, file) in &self.config_files {
+            if self.config.contains_key(key) {
+                return Err(format!("{key:?} stands in config and in config-files; keep one of them"));
+            }
+            let value = sutler_helm::values_of(&Self::text(key, file)?)
+                .map_err(|e| format!("config-files.{key}: {}: {e}", file.display()))?;
+            if let Some(config) = config.as_object_mut() {
+                config.insert(key.clone(), value);
+            }
+        }
+        Ok(config)
+    }
+
+    fn text(key: &str, file: &Path) -> Result<String, String> {
+        let unreadable =
+            |why: String| format!("config-files.{key}: {} cannot be read: {why}", file.display());
+        let kind = std::fs::metadata(file).map_err(|e| unreadable(e.to_string()))?;
+        if !kind.is_file() || kind.len() > MAX_BYTES {
+            return Err(unreadable(format!("it is no regular file of at most {MAX_BYTES} bytes")));
+        }
+        std::fs::read_to_string(file).map_err(|e| unreadable(e.to_string()))
+    }
 }
 
 /// Grants by capability. An absent one grants nothing to a plugin, and limits nothing for an instance or a tenant.
@@ -76,5 +121,39 @@ impl SecretSource {
                 .map(Secret::new)
                 .map_err(|_| format!("the environment variable {name} is not set or not UTF-8")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn config(folder: &Path, toml: &str) -> Result<serde_json::Value, String> {
+        let mut config: PluginConfig = toml::from_str(toml).unwrap();
+        config.beside(folder);
+        config.whole()
+    }
+
+    #[test]
+    fn files_become_keys_of_the_config() {
+        let folder = std::env::temp_dir().join(format!("sutler-config-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("values.yaml"), "service: {port: 80}\naffinity: null\nmode: 0644\n")
+            .unwrap();
+        std::fs::write(folder.join("broken.yaml"), "password: [hunter2\n").unwrap();
+        let toml = "[config]\na = 1\n[config-files]\nvalues-file = \"values.yaml\"\n";
+        let values = json!({"service": {"port": 80}, "affinity": null, "mode": 420});
+        assert_eq!(config(&folder, toml), Ok(json!({"a": 1, "values-file": values})));
+        for (toml, said) in [
+            ("[config-files]\na = \"none.yaml\"\n", "config-files.a: "),
+            ("[config-files]\na = \".\"\n", "no regular file"),
+            ("[config-files]\na = \"broken.yaml\"\n", "broken.yaml: "),
+            ("[config]\na = 1\n[config-files]\na = \"values.yaml\"\n", "keep one of them"),
+        ] {
+            let e = config(&folder, toml).unwrap_err();
+            assert!(e.contains(said) && !e.contains("hunter2"), "{e}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

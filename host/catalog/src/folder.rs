@@ -59,6 +59,11 @@ fn one(path: &Path, stem: &str, configured: &BTreeMap<String, PluginConfig>) -> 
         let read = source.read().map(|s| Digest::of(s.expose().as_bytes()));
         all.extend_from_slice(read.unwrap_or_else(|_| Digest::of(b"")).as_bytes());
     }
+    if !config.config_files.is_empty() {
+        // What cannot be read is told when the plugin is loaded.
+        let read = config.whole().map(|c| c.to_string()).unwrap_or_else(|e| e);
+        all.extend_from_slice(Digest::of(read.as_bytes()).as_bytes());
+    }
     Ok(Found { name, wasm: wasm.into(), config, fingerprint: Digest::of(&all) })
 }
 
@@ -81,7 +86,12 @@ pub(crate) fn config(
                 beside.display()
             ));
         }
-        (Some(t), None) => toml::from_str(t).map_err(|e| format!("{}: {e}", beside.display()))?,
+        (Some(t), None) => {
+            let mut config: PluginConfig =
+                toml::from_str(t).map_err(|e| format!("{}: {e}", beside.display()))?;
+            config.beside(beside.parent().unwrap_or(Path::new("")));
+            config
+        }
         (None, c) => c.cloned().unwrap_or_default(),
     };
     Ok((config, text))

@@ -36,6 +36,7 @@ pub struct Schema {
     /// Whether anything in it is marked at all: most schemas need no look-ups.
     secrets: bool,
     replaces: bool,
+    volatile: bool,
 }
 
 impl Schema {
@@ -59,7 +60,13 @@ impl Schema {
                 message: e.to_string(),
             })?;
         let has = |mark: &str| mentions(&text, mark);
-        Ok(Self { secrets: has("writeOnly"), replaces: has("x-requires-replace"), text, validator })
+        Ok(Self {
+            secrets: has("writeOnly"),
+            replaces: has("x-requires-replace"),
+            volatile: has("x-volatile"),
+            text,
+            validator,
+        })
     }
 
     /// The schema as the plugin wrote it.
@@ -99,6 +106,11 @@ impl Schema {
     /// Whether the field at a JSON Pointer, or something above it, cannot change in place.
     pub fn requires_replace(&self, pointer: &str) -> bool {
         self.replaces && self.marked(pointer, "x-requires-replace")
+    }
+
+    /// Whether the field at a JSON Pointer, or something above it, tells of a moment: another value is no drift.
+    pub fn volatile(&self, pointer: &str) -> bool {
+        self.volatile && self.marked(pointer, "x-volatile")
     }
 
     /// The value that the schema gives a field which is left out.
@@ -198,6 +210,7 @@ mod tests {
             "properties": {
                 "size": {"type": "integer", "minimum": 1, "default": 3},
                 "zone": {"type": "string", "x-requires-replace": true},
+                "phase": {"type": "object", "x-volatile": true},
                 "kafka": {"$ref": "#/$defs/kafka"},
                 "list": {"type": "array", "items": {"type": "object", "properties": {"key": {"writeOnly": true}, "n": {}}}}
             },
@@ -228,6 +241,7 @@ mod tests {
         assert!(s.sensitive("/kafka/password") && s.sensitive("/list/0/key"));
         assert!(!s.sensitive("/kafka") && !s.sensitive("/size"));
         assert!(s.requires_replace("/zone") && !s.requires_replace("/size"));
+        assert!(s.volatile("/phase") && s.volatile("/phase/word") && !s.volatile("/size"));
         assert_eq!(s.default_of("/size"), Some(&json!(3)));
         assert_eq!(s.public(&json!({"list": [{"key": "x", "n": 1}]})), json!({"list": [{"n": 1}]}));
         // Another shape than the schema's hides all of it.

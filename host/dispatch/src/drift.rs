@@ -89,7 +89,9 @@ fn compare(
     let (Some(e), Some(a)) = (expected, actual) else { return vec![] };
     field_changes(Some(e), Some(a))
         .into_iter()
-        // A secret that the plugin does not show, and a field left out that has its default, are not differences.
+        // A secret that the plugin does not show, a field left out that has its default, and what tells of a moment
+        // are not differences.
+        .filter(|c| !schema.volatile(&c.path))
         .filter(|c| !(c.after.is_none() && schema.sensitive(&c.path)))
         .filter(|c| !(c.before.is_none() && c.after.as_ref() == schema.default_of(&c.path)))
         .map(|c| Difference {

@@ -143,14 +143,18 @@ impl Config {
             );
             figment = figment.merge(Toml::file_exact(f));
         }
-        figment
+        let mut config: Self = figment
             .merge(
                 Env::prefixed(ENV_PREFIX)
                     .split("__")
                     .map(|k| k.as_str().to_lowercase().replace('_', "-").into()),
             )
             .extract()
-            .map_err(|e| anyhow::anyhow!("{}", explain(e)))
+            .map_err(|e| anyhow::anyhow!("{}", explain(e)))?;
+        if let Some(folder) = file.and_then(Path::parent) {
+            config.plugins.values_mut().for_each(|plugin| plugin.beside(folder));
+        }
+        Ok(config)
     }
 }
 
@@ -232,6 +236,14 @@ mod tests {
             let e = load(toml).unwrap_err();
             assert!(!e.contains("12345678"), "{e}");
         }
+    }
+
+    #[test]
+    fn files_of_plugins_lie_beside_the_configuration() {
+        let toml = "[plugins.ksml.config-files]\na = \"a.yaml\"\nb = \"/etc/b.yaml\"\n";
+        let files = load(toml).unwrap().plugins.remove("ksml").unwrap().config_files;
+        let folder = std::env::temp_dir();
+        assert_eq!((files["a"].clone(), files["b"].clone()), (folder.join("a.yaml"), "/etc/b.yaml".into()));
     }
 
     #[test]

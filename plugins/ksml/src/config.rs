@@ -16,6 +16,9 @@ pub struct Config {
     /// The namespace of an application, with placeholders.
     #[serde(default = "per_tenant")]
     pub namespace: String,
+    /// Values of the chart from a file, under those of `values`: the host reads it, named in `config-files`.
+    #[serde(default)]
+    pub values_file: serde_json::Map<String, Value>,
     /// Values of the chart under those that the settings decide.
     #[serde(default)]
     pub values: serde_json::Map<String, Value>,
@@ -27,6 +30,9 @@ pub struct Config {
     /// Before `topic.pattern` and its like: `axual.` for charts that want it.
     #[serde(default)]
     pub pattern_prefix: String,
+    /// Refused: applications go into the cluster that the host runs in.
+    #[serde(default)]
+    cluster: Option<String>,
 }
 
 const fn yes() -> bool {
@@ -44,7 +50,32 @@ impl Config {
     /// # Errors
     /// `invalid-config`
     pub fn read() -> Result<Self> {
-        sutler_sdk::config::settings()
+        let config: Self = sutler_sdk::config::settings()?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<()> {
+        if let Some(cluster) = &self.cluster {
+            let why = format!(
+                "cluster = {cluster:?} in [plugins.ksml.config]: applications go only into the cluster that the host runs in; remove it, and run a host in that cluster for its applications"
+            );
+            return Err(Error::new("invalid-config", why));
+        }
+        if self.chart.starts_with("oci://") {
+            return Ok(());
+        }
+        // An address may hold a password.
+        let shown = if self.chart.contains('@') { "the address" } else { self.chart.as_str() };
+        let why = format!(
+            "chart in [plugins.ksml.config], {shown}, is not one of an OCI registry: repositories with an index.yaml, as Nexus has them, are not supported; push the chart with `helm push CHART.tgz oci://REGISTRY/PATH` and write chart = \"oci://REGISTRY/PATH/NAME\""
+        );
+        Err(Error::new("invalid-config", why))
+    }
+
+    /// The chart's name, by its address.
+    pub fn chart_name(&self) -> &str {
+        self.chart.rsplit('/').next().unwrap_or_default()
     }
     pub fn chart(&self) -> ChartReference {
         ChartReference::new(&self.chart, self.version.clone(), self.digest.clone())

@@ -1,4 +1,4 @@
-//! What must not stand in the chart's values: the client's key and password, in a Secret that the chart mounts.
+//! What must not stand in the chart's values: keys and passwords, in a Secret that the chart mounts.
 
 use std::collections::BTreeMap;
 
@@ -8,48 +8,97 @@ use sutler_sdk::helm::ReleaseReference;
 use sutler_sdk::kubernetes::{self, Reference, text};
 use sutler_sdk::prelude::*;
 
-use crate::settings::{Mechanism, Security};
+use crate::settings::{Mechanism, RegistrySecurity, Security, Settings};
 
 /// Where the Secret is mounted.
 pub const FOLDER: &str = "/ksml-secrets";
 pub const KEYSTORE: &str = "keystore.pem";
 pub const TRUSTSTORE: &str = "truststore.pem";
 pub const PROPERTIES: &str = "kafka.properties";
+pub const REGISTRY_KEYSTORE: &str = "registry-keystore.pem";
+pub const REGISTRY_TRUSTSTORE: &str = "registry-truststore.pem";
+pub const REGISTRY_PROPERTIES: &str = "registry.properties";
 
-/// The Secret's files. None where the settings have no secret.
-pub fn files(security: &Security) -> BTreeMap<&'static str, String> {
+/// File names with their contents.
+pub type Files = BTreeMap<&'static str, String>;
+
+/// One of the settings' secrets, and the files that follow from it and what stands beside it.
+pub struct Held {
+    /// The JSON Pointer of the secret in the settings.
+    pub pointer: &'static str,
+    pub files: Files,
+}
+
+/// Every secret of the settings.
+pub fn of(settings: &Settings) -> Vec<Held> {
+    let registry = settings.schema_registry.as_ref().and_then(|r| registry(&r.security));
+    kafka(&settings.kafka.security).into_iter().chain(registry).collect()
+}
+
+fn kafka(security: &Security) -> Option<Held> {
     match security {
-        Security::None => BTreeMap::new(),
-        Security::Pem { certificate, key, ca } => BTreeMap::from([
-            (KEYSTORE, format!("{}\n{}\n", key.0.trim_end(), certificate.trim_end())),
-            (TRUSTSTORE, format!("{}\n", ca.trim_end())),
-        ]),
+        Security::None => None,
+        Security::Pem { certificate, key, ca } => Some(Held {
+            pointer: "/kafka/security/key",
+            files: Files::from([(KEYSTORE, keystore(&key.0, certificate)), (TRUSTSTORE, lines(ca))]),
+        }),
         Security::Sasl { username, password, mechanism, ca } => {
-            let mut out = BTreeMap::from([(PROPERTIES, properties(username, &password.0, *mechanism))]);
-            if let Some(ca) = ca {
-                out.insert(TRUSTSTORE, format!("{}\n", ca.trim_end()));
-            }
-            out
+            let login = login(username, &password.0, *mechanism);
+            let mut files = Files::from([(PROPERTIES, property("sasl.jaas.config", &login))]);
+            files.extend(ca.as_ref().map(|ca| (TRUSTSTORE, lines(ca))));
+            Some(Held { pointer: "/kafka/security/password", files })
         }
     }
 }
 
-/// A properties file with one entry, quoted for JAAS and then for Java's properties.
-fn properties(username: &str, password: &str, mechanism: Mechanism) -> String {
+fn registry(security: &RegistrySecurity) -> Option<Held> {
+    match security {
+        RegistrySecurity::None => None,
+        RegistrySecurity::Basic { username, password, ca } => {
+            let user = format!("{username}:{}", password.0);
+            let mut files = Files::from([(REGISTRY_PROPERTIES, property("basic.auth.user.info", &user))]);
+            files.extend(ca.as_ref().map(|ca| (REGISTRY_TRUSTSTORE, lines(ca))));
+            Some(Held { pointer: "/schemaRegistry/security/password", files })
+        }
+        RegistrySecurity::Pem { certificate, key, ca } => Some(Held {
+            pointer: "/schemaRegistry/security/key",
+            files: Files::from([
+                (REGISTRY_KEYSTORE, keystore(&key.0, certificate)),
+                (REGISTRY_TRUSTSTORE, lines(ca)),
+            ]),
+        }),
+    }
+}
+
+fn keystore(key: &str, certificate: &str) -> String {
+    format!("{}\n{}\n", key.trim_end(), certificate.trim_end())
+}
+
+fn lines(pem: &str) -> String {
+    format!("{}\n", pem.trim_end())
+}
+
+/// A login module's line, quoted for JAAS.
+fn login(username: &str, password: &str, mechanism: Mechanism) -> String {
     let quote = |s: &str| s.replace('\\', "\\\\").replace('"', "\\\"");
-    let login = format!(
+    format!(
         "{} required username=\"{}\" password=\"{}\";",
         mechanism.module(),
         quote(username),
         quote(password)
-    );
-    let mut out = String::from("sasl.jaas.config=");
-    for c in login.chars() {
+    )
+}
+
+/// A properties file with one entry, quoted as Java reads it; a blank at the value's beginning as well.
+fn property(key: &str, value: &str) -> String {
+    let mut out = format!("{key}=");
+    for (i, c) in value.chars().enumerate() {
         match c {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
+            ' ' if i == 0 => out.push_str("\\ "),
             c => out.push(c),
         }
     }
@@ -57,50 +106,54 @@ fn properties(username: &str, password: &str, mechanism: Mechanism) -> String {
     out
 }
 
-/// The JSON Pointer of the secret in the settings.
-pub const fn pointer(security: &Security) -> Option<&'static str> {
-    match security {
-        Security::None => None,
-        Security::Pem { .. } => Some("/kafka/security/key"),
-        Security::Sasl { .. } => Some("/kafka/security/password"),
-    }
-}
-
 pub fn reference(of: &ReleaseReference) -> Reference {
     Reference::new("v1", "Secret", format!("{}-kafka", of.name)).within(&of.namespace)
 }
 
-fn data(security: &Security) -> BTreeMap<&'static str, String> {
-    files(security).into_iter().map(|(name, contents)| (name, STANDARD.encode(contents))).collect()
+fn data(held: &[Held]) -> BTreeMap<&'static str, String> {
+    let files = held.iter().flat_map(|h| &h.files);
+    files.map(|(name, contents)| (*name, STANDARD.encode(contents))).collect()
 }
 
 /// Writes the Secret, or takes away one that is not needed any more. Its version, which changes with its contents.
 ///
 /// # Errors
 /// As the capability says.
-pub fn apply(of: &ReleaseReference, security: &Security) -> Result<Option<String>> {
-    let at = reference(of);
-    if pointer(security).is_none() {
-        return delete(of).map(|()| None);
+pub fn apply(to: &ReleaseReference, settings: &Settings) -> Result<Option<String>> {
+    let held = of(settings);
+    if held.is_empty() {
+        return delete(to).map(|()| None);
     }
+    let live = write(to, &reference(to), data(&held))?;
+    Ok(Some(text(&live, "/metadata/resourceVersion")))
+}
+
+/// Applies a Secret of an application, and makes the namespace where it is the tenant's first one.
+///
+/// # Errors
+/// As the capability says.
+pub(crate) fn write(
+    to: &ReleaseReference,
+    at: &Reference,
+    data: BTreeMap<&'static str, String>,
+) -> Result<Value> {
     let manifest = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-        "metadata": {"name": at.name, "namespace": of.namespace, "labels": {"app.kubernetes.io/instance": of.name}},
-        "data": data(security),
+        "metadata": {"name": at.name, "namespace": to.namespace, "labels": {"app.kubernetes.io/instance": to.name}},
+        "data": data,
     });
-    let live = match kubernetes::apply(&manifest) {
-        // The first application of a tenant: Helm would make the namespace only later.
+    match kubernetes::apply(&manifest) {
+        // Helm would make the namespace only later.
         Err(e) if e.is("not-found") => {
             let namespace =
-                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": of.namespace}});
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": to.namespace}});
             kubernetes::create(&namespace)
                 .map(|_| ())
                 .or_else(|e| if e.is("already-exists") { Ok(()) } else { Err(e) })?;
             kubernetes::apply(&manifest)
         }
         other => other,
-    }?;
-    Ok(Some(text(&live, "/metadata/resourceVersion")))
+    }
 }
 
 /// # Errors
@@ -113,18 +166,26 @@ pub fn delete(of: &ReleaseReference) -> Result<()> {
     }
 }
 
-/// Whether the live Secret is the one that these settings would make; `None` where that cannot be known.
+/// The secrets of these settings, each with whether the live Secret holds what follows from it; `None` where that
+/// cannot be known.
 ///
 /// # Errors
 /// As the capability says.
-pub fn same(of: &ReleaseReference, security: &Security) -> Result<Option<bool>> {
-    if pointer(security).is_none() {
-        return Ok(Some(true));
+pub fn same(at: &ReleaseReference, settings: &Settings) -> Result<Vec<(&'static str, Option<bool>)>> {
+    let held = of(settings);
+    if held.is_empty() {
+        return Ok(vec![]);
     }
-    match kubernetes::get(&reference(of)) {
-        Ok(Some(live)) => Ok(Some(live.get("data") == Some(&json!(data(security))))),
-        Ok(None) => Ok(Some(false)),
-        Err(e) if e.is("not-granted") || e.is("forbidden") => Ok(None),
-        Err(e) => Err(e),
-    }
+    let live = match kubernetes::get(&reference(at)) {
+        Err(e) if e.is("not-granted") || e.is("forbidden") => {
+            return Ok(held.iter().map(|h| (h.pointer, None)).collect());
+        }
+        other => other?.unwrap_or_default(),
+    };
+    let equal = |h: &Held| {
+        h.files.iter().all(|(name, contents)| {
+            live.pointer(&format!("/data/{name}")).and_then(Value::as_str) == Some(&STANDARD.encode(contents))
+        })
+    };
+    Ok(held.iter().map(|h| (h.pointer, Some(equal(h)))).collect())
 }

@@ -4,6 +4,14 @@ use std::collections::BTreeMap;
 
 use sutler_sdk::prelude::*;
 
+mod extras;
+mod security;
+
+pub use extras::{ErrorHandling, Format, Level, Logging, Metrics, NetworkPolicy, OnError, ServiceMonitor};
+pub use security::{Kafka, Mechanism, RegistrySecurity, SchemaRegistry, Secret, Security};
+
+use crate::definitions;
+
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Settings {
@@ -25,7 +33,27 @@ pub struct Settings {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub replicas: u32,
+    /// `false` stops it: the release goes, and what it has stored stays for when it runs again.
+    #[serde(default = "yes")]
+    pub running: bool,
     pub kafka: Kafka,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema_registry: Option<SchemaRegistry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logging: Option<Logging>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Metrics>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<NetworkPolicy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_handling: Option<ErrorHandling>,
+    /// Only `default`: an application runs in the cluster that its provisioner runs in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 const fn one() -> u32 {
@@ -89,97 +117,7 @@ pub enum RestartPolicy {
     Never,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Kafka {
-    /// `host:port`, several with commas.
-    #[schemars(length(min = 1))]
-    pub bootstrap_servers: String,
-    /// Kafka's application id; the application's own where it is left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub application_id: Option<String>,
-    #[serde(default)]
-    pub security: Security,
-    /// For the patterns below.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instance: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub environment: Option<String>,
-    /// `{tenant}-{instance}-{environment}-{topic}`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub topic_pattern: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub group_id_pattern: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub transactional_id_pattern: Option<String>,
-}
-
-/// How the application proves who it is to Kafka.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Security {
-    #[default]
-    None,
-    /// A client certificate, all in PEM.
-    Pem {
-        certificate: String,
-        #[schemars(extend("writeOnly" = true))]
-        key: Secret,
-        ca: String,
-    },
-    Sasl {
-        username: String,
-        #[schemars(extend("writeOnly" = true))]
-        password: Secret,
-        #[serde(default)]
-        mechanism: Mechanism,
-        /// PEM of the authority that signed the brokers' certificates; the image's own list where it is left out.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        ca: Option<String>,
-    },
-}
-
-/// A text that Debug does not show.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Secret(pub String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("[redacted]")
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Mechanism {
-    #[serde(rename = "PLAIN")]
-    Plain,
-    #[default]
-    #[serde(rename = "SCRAM-SHA-256")]
-    ScramSha256,
-    #[serde(rename = "SCRAM-SHA-512")]
-    ScramSha512,
-}
-
-impl Mechanism {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
-        }
-    }
-    pub const fn module(self) -> &'static str {
-        match self {
-            Self::Plain => "org.apache.kafka.common.security.plain.PlainLoginModule",
-            _ => "org.apache.kafka.common.security.scram.ScramLoginModule",
-        }
-    }
-}
-
-/// The most that definitions and schemas may hold: a ConfigMap takes 1 MiB, with its own text around it.
+/// The most that definitions and schemas may hold together: a ConfigMap takes 1 MiB, with its own text around it.
 const ROOM: usize = 1_000_000;
 
 impl Settings {
@@ -188,39 +126,70 @@ impl Settings {
     /// # Errors
     /// `unreadable-answer` where the record is of another version.
     pub fn recorded(mut record: Value) -> Result<Self> {
-        if let Some(Value::Object(security)) = record.pointer_mut("/kafka/security") {
-            let secret = match security.get("type").and_then(Value::as_str) {
-                Some("pem") => "key",
-                _ => "password",
-            };
-            if security.get("type").is_some_and(|t| t != "none") {
+        for place in ["/kafka/security", "/schemaRegistry/security"] {
+            if let Some(Value::Object(security)) = record.pointer_mut(place) {
+                let secret = match security.get("type").and_then(Value::as_str) {
+                    Some("pem") => "key",
+                    Some("sasl" | "basic") => "password",
+                    _ => continue,
+                };
                 security.insert(secret.into(), "".into());
             }
         }
         Ok(serde_json::from_value(record)?)
     }
 
-    /// What the schema cannot say.
+    /// What the schema cannot say; warnings about what works and should not be.
     ///
     /// # Errors
-    /// `too-large` and `unsupported-settings`, with the place.
-    pub fn check(&self) -> Result<()> {
-        let definitions: usize = self.definitions.iter().map(|(name, d)| name.len() + d.text().len()).sum();
-        let schemas: usize = self.schemas.iter().map(|(name, s)| name.len() + s.len()).sum();
-        for (at, what, size) in
-            [("/definitions", "definitions", definitions), ("/schemas", "schemas", schemas)]
-        {
-            if size > ROOM {
-                let why = format!(
-                    "the {what} have {size} bytes, and Kubernetes keeps at most {ROOM} in one ConfigMap; split the application"
-                );
-                return Err(Error::new("too-large", why).at(at));
-            }
-        }
+    /// `too-large`, `unsupported-settings` and `invalid-definition`, with the place.
+    pub fn check(&self) -> Result<Vec<String>> {
+        self.check_cluster()?;
+        self.check_size()?;
         if self.restart_policy == RestartPolicy::Never && self.replicas > 1 {
             let why = "an application that is never restarted runs as a Job with one replica; leave replicas out, or use restartPolicy on_exit";
-            return Err(Error::new("unsupported-settings", why).at("/replicas"));
+            return Err(unsupported(why).at("/replicas"));
         }
-        Ok(())
+        if let Some(metrics) = &self.metrics
+            && !metrics.enabled
+            && metrics.service_monitor.as_ref().is_some_and(|m| m.enabled)
+        {
+            let why = "a ServiceMonitor without metrics has nothing to read; enable metrics, or leave the ServiceMonitor out";
+            return Err(unsupported(why).at("/metrics/serviceMonitor/enabled"));
+        }
+        if !self.running {
+            // Whatever they say, it can be stopped.
+            return Ok(vec![]);
+        }
+        definitions::check(&self.definitions, self.schemas.keys())
     }
+
+    fn check_cluster(&self) -> Result<()> {
+        match self.cluster.as_deref() {
+            None | Some("default") => Ok(()),
+            Some(other) => {
+                let why = format!(
+                    "an application runs only in the cluster that its provisioner runs in, and cluster {other:?} is another one; leave cluster out, or call the provisioner of that cluster"
+                );
+                Err(unsupported(why).at("/cluster"))
+            }
+        }
+    }
+
+    fn check_size(&self) -> Result<()> {
+        let definitions: usize = self.definitions.iter().map(|(name, d)| name.len() + d.text().len()).sum();
+        let schemas: usize = self.schemas.iter().map(|(name, s)| name.len() + s.len()).sum();
+        if definitions + schemas <= ROOM {
+            return Ok(());
+        }
+        let why = format!(
+            "definitions ({definitions} bytes) and schemas ({schemas} bytes) go into one ConfigMap, which keeps at most {ROOM} bytes; split the application"
+        );
+        let at = if schemas > definitions { "/schemas" } else { "/definitions" };
+        Err(Error::new("too-large", why).at(at))
+    }
+}
+
+fn unsupported(why: impl Into<String>) -> Error {
+    Error::new("unsupported-settings", why)
 }

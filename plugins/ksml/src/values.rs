@@ -4,13 +4,19 @@ use serde_json::{Map, Value, json};
 use sutler_sdk::helm::ReleaseReference;
 use sutler_sdk::schema;
 
+mod extras;
+
 use crate::config::Config;
+use crate::definitions::{file, namespace};
 use crate::secrets::{FOLDER, KEYSTORE, PROPERTIES, TRUSTSTORE};
 use crate::settings::{RestartPolicy, Security, Settings};
 
 /// Where the settings stand in the values: charts take no notice of `global` keys that they do not know, and Helm
 /// lets every chart have them, also under a schema.
 pub const RECORD: &str = "/global/sutler/settings";
+
+/// Kafka's reader of `${file:PATH:KEY}`.
+const FILE_PROVIDER: &str = "org.apache.kafka.common.config.provider.FileConfigProvider";
 
 /// What the values follow from.
 pub struct Input<'a> {
@@ -25,10 +31,13 @@ pub struct Input<'a> {
     pub secret_version: Option<&'a str>,
 }
 
-/// The operator's values with those of the settings over them.
+/// The operator's values, of the file and then of the table, with those of the settings over them. Below all of them
+/// are the chart's own, which Helm adds.
 pub fn of(input: &Input<'_>) -> Value {
-    let mut out = Value::Object(input.config.values.clone());
+    let mut out = Value::Object(input.config.values_file.clone());
+    merge(&mut out, Value::Object(input.config.values.clone()));
     merge(&mut out, generated(input));
+    merge(&mut out, extras::of(input.settings));
     out
 }
 
@@ -71,15 +80,9 @@ fn generated(input: &Input<'_>) -> Value {
     out
 }
 
-/// The file of a definition; a name that is a file's name already stays.
-fn file(name: &str) -> String {
-    if name.ends_with(".yaml") || name.ends_with(".yml") { name.to_owned() } else { format!("{name}.yaml") }
-}
-
 /// KSML's namespaces with their files.
 fn definitions(settings: &Settings) -> Map<String, Value> {
-    let stem = |name: &str| name.trim_end_matches(".yaml").trim_end_matches(".yml").to_owned();
-    settings.definitions.keys().map(|name| (stem(name), file(name).into())).collect()
+    settings.definitions.keys().map(|name| (namespace(name).to_owned(), file(name).into())).collect()
 }
 
 fn kafka(input: &Input<'_>) -> Map<String, Value> {
@@ -120,9 +123,11 @@ fn kafka(input: &Input<'_>) -> Map<String, Value> {
         Security::Sasl { mechanism, ca, .. } => {
             put("security.protocol", "SASL_SSL");
             put("sasl.mechanism", mechanism.as_str());
-            // Kafka reads the login from the mounted file, so that it stands in no ConfigMap.
-            put("config.providers", "file");
-            put("config.providers.file.class", "org.apache.kafka.common.config.provider.FileConfigProvider");
+            // Kafka reads the login from the mounted file, so that it stands in no ConfigMap. KSML's chart has `env`
+            // for the id of each replica: what is said here takes its place.
+            put("config.providers", "env,file");
+            put("config.providers.env.class", "org.apache.kafka.common.config.provider.EnvVarConfigProvider");
+            put("config.providers.file.class", FILE_PROVIDER);
             put("sasl.jaas.config", &format!("${{file:{FOLDER}/{PROPERTIES}:sasl.jaas.config}}"));
             if ca.is_some() {
                 trust(&mut put);

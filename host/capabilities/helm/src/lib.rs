@@ -30,3 +30,4 @@ pub use oci::{BadChartUrl, BadRange, ChartUrl, Range, RegistryAccess, RegistryEr
 pub use order::{INSTALL, UNINSTALL, sort_by_kind};
 pub use releases::{Health, Status, Unfinished, unfinished};
 pub use types::{Chart, ChartReference, Options, Outcome, Release, ReleaseReference, Rendered};
+pub use yaml::parse as values_of;

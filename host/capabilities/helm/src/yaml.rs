@@ -5,11 +5,11 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Parses one document.
+/// Parses one document, such as a file of values.
 ///
 /// # Errors
 /// What is wrong and where, without a piece of the text: it may hold secrets.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub fn parse(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,
         strict_booleans: false,

@@ -27,6 +27,17 @@ verbs = ["create"]
 kinds = ["Namespace"]
 names = ["ksml-{tenant}"]
 
+[[plugins.ksml.grants.kubernetes]]
+verbs = ["list"]
+kinds = ["Pod"]
+namespaces = ["ksml-{tenant}"]
+
+[[plugins.ksml.grants.kubernetes]]
+verbs = ["list", "delete"]
+kinds = ["PersistentVolumeClaim"]
+namespaces = ["ksml-{tenant}"]
+unowned = true
+
 [plugins.ksml.grants.logs]
 namespaces = ["ksml-{tenant}"]
 "#;
@@ -50,13 +61,13 @@ pub(crate) fn request() -> SampleRequest {
     SampleRequest::new("deployment/ksml")
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let world = Wanted::new().plugin("ksml").config(KSML).start().await;
     world.registry.push_chart(&chart(), "charts/ksml").unwrap();
     world
 }
 
-async fn ok(world: &World, path: &str, body: &Value) -> Value {
+pub(crate) async fn ok(world: &World, path: &str, body: &Value) -> Value {
     let answered = world.post(path, body).await;
     assert_eq!(answered.status, 200, "{}", answered.text);
     assert_ne!(answered.json["outcome"], "failed", "{path}: {}", answered.text);

@@ -1,5 +1,7 @@
 //! Plan, apply, inspect and delete.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sutler_sdk::Action::{Create, Delete, Replace, Update};
 use sutler_sdk::helm::{Drift, Health};
@@ -12,6 +14,10 @@ fn pem(key: &str) -> Value {
         settings(),
         json!({"kafka": {"security": {"type": "pem", "certificate": "C", "key": key, "ca": "A"}}}),
     )
+}
+fn registry(password: &str) -> Value {
+    let security = json!({"type": "basic", "username": "r", "password": password});
+    with(pem("KAFKA-KEY"), json!({"schemaRegistry": {"url": "https://registry:8081", "security": security}}))
 }
 fn sasl(password: &str) -> Value {
     with(settings(), json!({"kafka": {"security": {"type": "sasl", "username": "u", "password": password}}}))
@@ -76,6 +82,28 @@ fn a_secret_goes_into_a_secret_and_nowhere_else() {
 }
 
 #[test]
+fn each_of_two_secrets_is_compared_for_itself() {
+    let mut s = session();
+    s.apply(Create, registry("REGISTRY-PW"), NONE).unwrap();
+    let file = STANDARD.decode(secret()["data"]["registry.properties"].as_str().unwrap()).unwrap();
+    assert_eq!(String::from_utf8(file).unwrap(), "basic.auth.user.info=r:REGISTRY-PW\n");
+    assert!(secret()["data"]["keystore.pem"].is_string());
+    let everything =
+        world(|w| format!("{:?} {:?}", w.releases.values().map(|r| &r.values).collect::<Vec<_>>(), w.log));
+    assert!(!everything.contains("REGISTRY-PW") && !everything.contains("KAFKA-KEY"));
+    assert_eq!(s.plan(Update, registry("REGISTRY-PW"), NONE).unwrap()["action"], "Action::NoOp");
+    let other = s.plan(Update, registry("OTHER"), NONE).unwrap();
+    assert_eq!(other["action"], "Action::Update");
+    assert!(
+        !other.to_string().contains("REGISTRY-PW") && !other.to_string().contains("KAFKA-KEY"),
+        "{other}"
+    );
+    let drift = s.inspect(registry("OTHER"), NONE).unwrap();
+    let places: Vec<&Value> = drift["differences"].as_array().unwrap().iter().map(|d| &d["at"]).collect();
+    assert_eq!(places, ["/schemaRegistry/security/password"]);
+}
+
+#[test]
 fn a_caller_that_keeps_no_secrets_sees_no_drift() {
     let mut s = session();
     s.apply(Create, pem("TOP-SECRET"), NONE).unwrap();
@@ -99,10 +127,9 @@ fn a_new_secret_starts_the_pods_anew_and_an_equal_one_does_not() {
 fn passwords_are_quoted_for_jaas_and_for_properties() {
     let mut s = session();
     s.apply(Create, sasl("a\"b\\c"), NONE).unwrap();
-    let line =
-        ksml::secrets::files(&serde_json::from_value(sasl("a\"b\\c")["kafka"]["security"].clone()).unwrap());
+    let file = STANDARD.decode(secret()["data"]["kafka.properties"].as_str().unwrap()).unwrap();
     assert_eq!(
-        line["kafka.properties"],
+        String::from_utf8(file).unwrap(),
         "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \
          username=\"u\" password=\"a\\\\\"b\\\\\\\\c\";\n"
     );
@@ -171,10 +198,15 @@ fn drift_of_the_releases_objects_is_told() {
 
 #[test]
 fn what_cannot_work_is_refused_before_any_write() {
-    let large = "x".repeat(1_000_001);
+    let large = format!("# {}\n", "x".repeat(1_000_001));
+    let half = format!("# {}\n", "x".repeat(500_001));
     for (over, code) in [
         (json!({"definitions": {"main": large}}), "too-large"),
+        (json!({"definitions": {"main": half}, "schemas": {"a.avsc": half}}), "too-large"),
+        (json!({"definitions": {"main": "streams: ["}}), "invalid-definition"),
         (json!({"restartPolicy": "never", "replicas": 2}), "unsupported-settings"),
+        (json!({"metrics": {"enabled": false, "serviceMonitor": {"enabled": true}}}), "unsupported-settings"),
+        (json!({"cluster": "eu-west"}), "unsupported-settings"),
     ] {
         let mut s = session();
         assert_eq!(s.plan(Create, with(settings(), over.clone()), NONE).unwrap_err().code, code);
@@ -216,10 +248,10 @@ fn logs_are_of_this_release_only() {
 fn secrets_are_marked_and_unknown_settings_refused() {
     let (settings, outputs, steps) = session().described();
     let text = settings.to_string();
-    assert_eq!(text.matches("\"writeOnly\":true").count(), 2);
+    assert_eq!(text.matches("\"writeOnly\":true").count(), 4);
     assert_eq!(settings["additionalProperties"], false);
     assert!(text.contains(r#""required":["type","certificate","key","ca"]"#), "{text}");
     assert!(text.len() < 64 << 10);
-    assert_eq!(outputs["required"].as_array().unwrap().len(), 7);
+    assert_eq!(outputs["required"].as_array().unwrap().len(), 8);
     assert_eq!(steps, ["release", "ready"]);
 }

@@ -1,7 +1,12 @@
 //! The KSML plugin against a world in memory.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
+mod configuration;
+mod definitions;
+mod health;
 mod lifecycle;
+mod names;
+mod running;
 mod values;
 
 use serde_json::{Value, json};

@@ -20,8 +20,11 @@ fn values(config: Value, settings: Value, secret_version: Option<&str>) -> Value
     })
 }
 
-fn pretty(v: &Value) -> String {
-    serde_json::to_string_pretty(v).unwrap() + "\n"
+/// No secret stands in the values, and they are what the file says.
+fn golden(name: &str, values: &Value) {
+    let text = serde_json::to_string_pretty(values).unwrap() + "\n";
+    assert!(!text.contains("TOP-SECRET"), "a secret in the values");
+    expect_file![format!("{}/tests/it/golden/{name}.json", env!("CARGO_MANIFEST_DIR"))].assert_eq(&text);
 }
 
 fn config() -> Value {
@@ -49,9 +52,7 @@ fn a_statefulset_with_everything() {
         "chart": "oci://registry.example/charts/ksml", "image": "registry.example:5000/ksml@sha256:abc",
         "values": {"networkPolicy": {"enabled": true}, "ksmlRunnerConfig": {"pipelinesEnabled": true}, "replicaCount": 9}
     });
-    let text = pretty(&values(config, settings, Some("77")));
-    assert!(!text.contains("TOP-SECRET"), "a secret in the values");
-    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/golden/statefulset.json")].assert_eq(&text);
+    golden("statefulset", &values(config, settings, Some("77")));
 }
 
 #[test]
@@ -61,25 +62,63 @@ fn a_job_with_a_password() {
         json!({"restartPolicy": "never", "storeSize": "2Gi", "kafka": {"security":
             {"type": "sasl", "username": "u", "password": "TOP-SECRET", "mechanism": "SCRAM-SHA-512"}}}),
     );
-    let text = pretty(&values(config(), settings, Some("78")));
-    assert!(!text.contains("TOP-SECRET"), "a secret in the values");
-    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/golden/job.json")].assert_eq(&text);
+    golden("job", &values(config(), settings, Some("78")));
 }
 
 #[test]
-fn sizes() {
-    for (size, cpu, memory) in
-        [("XS", "500m", "2Gi"), ("S", "1", "4Gi"), ("M", "2", "8Gi"), ("L", "3", "12Gi"), ("XL", "4", "16Gi")]
-    {
-        let v = values(config(), with(settings(), json!({"size": size})), None);
-        let quantities = json!({"cpu": cpu, "memory": memory});
-        assert_eq!(v["resources"], json!({"limits": quantities, "requests": quantities}), "{size}");
+fn sizes_and_restart_policies() {
+    for size in ["XS", "S", "M", "L", "XL"] {
+        for policy in ["on_exit", "never"] {
+            let settings =
+                with(settings(), json!({"size": size, "restartPolicy": policy, "storeSize": "8Gi"}));
+            golden(&format!("sizes/{size}-{policy}"), &values(config(), settings, None));
+        }
     }
-    assert_eq!(
-        values(config(), settings(), None)["resources"]["limits"]["memory"],
-        "4Gi",
-        "S is the default"
-    );
+    let sized = with(settings(), json!({"size": "S", "restartPolicy": "on_exit"}));
+    let (mut left_out, mut told) = (values(config(), settings(), None), values(config(), sized, None));
+    for v in [&mut left_out, &mut told] {
+        v["global"] = json!(null);
+    }
+    assert_eq!(left_out, told, "the defaults");
+}
+
+#[test]
+fn each_setting_that_may_be_left_out() {
+    let registry =
+        |security: Value| json!({"schemaRegistry": {"url": "https://registry:8081", "security": security}});
+    let pem = json!({"type": "pem", "certificate": "CERT", "key": "TOP-SECRET", "ca": "CA"});
+    let basic = json!({"type": "basic", "username": "u", "password": "TOP-SECRET", "ca": "CA"});
+    for (name, over) in [
+        ("registry", json!({"schemaRegistry": {"url": "http://registry:8081"}})),
+        ("registry-basic", registry(basic)),
+        ("registry-pem", registry(pem)),
+        (
+            "logging",
+            json!({"logging": {"level": "WARN", "format": "json", "loggers": {"org.apache.kafka": "DEBUG"}}}),
+        ),
+        ("logging-text", json!({"logging": {"format": "text"}})),
+        ("metrics", json!({"metrics": {"enabled": true}})),
+        (
+            "metrics-monitored",
+            json!({"metrics": {"enabled": true, "port": 9998,
+                "serviceMonitor": {"enabled": true, "interval": "15s", "labels": {"release": "prometheus"}}}}),
+        ),
+        (
+            "network-policy",
+            json!({"networkPolicy": {"enabled": true,
+                "ingress": [{"ports": [{"port": 9999}]}], "egress": [{"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}]}}),
+        ),
+        (
+            "error-handling",
+            json!({"errorHandling": {
+                "consume": {"log": true, "logPayload": true, "loggerName": "Bad", "stopOnError": false},
+                "produce": {"stopOnError": false}}}),
+        ),
+        ("running", json!({"running": true})),
+    ] {
+        let version = name.starts_with("registry-").then_some("79");
+        golden(&format!("settings/{name}"), &values(config(), with(settings(), over), version));
+    }
 }
 
 #[test]

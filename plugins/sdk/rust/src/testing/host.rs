@@ -103,13 +103,20 @@ pub(crate) mod kubernetes_read {
             w.objects.get(&key(of)).map(Value::to_string).ok_or(Error::NotFound)
         })
     }
+    /// Whether an object has the labels of a selector that knows `=` only.
+    fn has(object: &Value, selector: &str) -> bool {
+        selector.split(',').filter(|part| !part.is_empty()).all(|part| {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let labels = object.get("metadata").and_then(|m| m.get("labels"));
+            labels.and_then(|l| l.get(key)).and_then(Value::as_str) == Some(value)
+        })
+    }
     pub(crate) fn list(of: &Selector) -> Result<Page, Error> {
         let start = format!("{} {}/", of.kind, of.namespace.as_deref().unwrap_or_default());
         world(|w| {
             w.check_kubernetes(&of.kind, false)?;
-            let items =
-                w.objects.iter().filter(|(k, _)| k.starts_with(&start)).map(|(_, v)| v.to_string()).collect();
-            Ok(Page { items, continue_token: None })
+            let items = w.objects.iter().filter(|(k, v)| k.starts_with(&start) && has(v, &of.labels));
+            Ok(Page { items: items.map(|(_, v)| v.to_string()).collect(), continue_token: None })
         })
     }
     pub(crate) fn dry_run_apply(
