@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::process::call;
+use crate::process::{call, output};
 use crate::project::Project;
 use crate::tools;
 
@@ -72,6 +72,8 @@ impl World {
             let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
             world.env.extend(variables(&text));
         }
+        let helm3 = output(&mut script(project, "helm3.sh")?)?;
+        world.env.push(("SUTLER_REAL_HELM3".into(), helm3.trim().into()));
         Ok(world)
     }
 }

@@ -28,6 +28,7 @@ mod real_helm;
 mod real_hosts;
 mod real_ledger_cli;
 mod real_life;
+mod real_trouble;
 mod registry;
 mod seven;
 mod support;

@@ -31,8 +31,14 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    fn helm(&self, ns: &str, arguments: &[&str]) {
-        self.rig.binary(ns, arguments).unwrap_or_else(|e| panic!("{}: {e}", self.story.join("; ")));
+    fn helm(&self, ns: &str, arguments: &[&str]) -> Result<(), String> {
+        self.rig.binary(ns, arguments).map(drop)
+    }
+
+    /// Both did it, or both failed: what a failure leaves behind is compared like everything else.
+    fn alike(&self, mixed: Result<(), String>, pure: Result<(), String>) {
+        let story = self.story.join("; ");
+        assert_eq!(mixed.is_ok(), pure.is_ok(), "{}: {story}\n{mixed:?}\n{pure:?}", self.mixed);
     }
 
     fn client_side(&mut self, chart: &Chart, values: &Value) {
@@ -44,40 +50,44 @@ impl Pair<'_> {
 
     async fn write(&mut self, us: Option<usize>, verb: &str, chart: &Chart, values: &Value) {
         self.story.push(format!("{}: {verb} {}", who(us), chart.name));
-        match us {
-            Some(n) => drop(self.rig.upgrade(&self.rig.push(chart), &self.mixed, values, n).await.unwrap()),
-            None => drop(self.rig.binary_with(&self.mixed, verb, chart, values, &[]).unwrap()),
-        }
-        self.rig.binary_with(&self.pure, verb, chart, values, &[]).unwrap();
+        let mixed = match us {
+            Some(n) => told(self.rig.upgrade(&self.rig.push(chart), &self.mixed, values, n).await),
+            None => self.rig.binary_with(&self.mixed, verb, chart, values, &[]).map(drop),
+        };
+        self.alike(mixed, self.rig.binary_with(&self.pure, verb, chart, values, &[]).map(drop));
     }
 
     async fn rollback(&mut self, us: Option<usize>, to: u32) {
         self.story.push(format!("{}: rollback to {to}", who(us)));
         let arguments = ["rollback", "app", &to.to_string()];
-        match us {
-            Some(n) => drop(self.rig.rollback(&self.mixed, to, n).await.unwrap()),
+        let mixed = match us {
+            Some(n) => told(self.rig.rollback(&self.mixed, to, n).await),
             None => self.helm(&self.mixed, &arguments),
-        }
-        self.helm(&self.pure, &arguments);
+        };
+        self.alike(mixed, self.helm(&self.pure, &arguments));
     }
 
     async fn test(&mut self, us: Option<usize>) {
         self.story.push(format!("{}: test", who(us)));
-        match us {
-            Some(n) => drop(self.rig.test(&self.mixed, n).await.unwrap()),
+        let mixed = match us {
+            Some(n) => told(self.rig.test(&self.mixed, n).await),
             None => self.helm(&self.mixed, &["test", "app"]),
-        }
-        self.helm(&self.pure, &["test", "app"]);
+        };
+        self.alike(mixed, self.helm(&self.pure, &["test", "app"]));
     }
 
     async fn uninstall(&mut self, us: Option<usize>) {
         self.story.push(format!("{}: uninstall", who(us)));
-        match us {
-            Some(n) => drop(self.rig.uninstall(&self.mixed, n).await.unwrap()),
+        let mixed = match us {
+            Some(n) => told(self.rig.uninstall(&self.mixed, n).await),
             None => self.helm(&self.mixed, &["uninstall", "app"]),
-        }
-        self.helm(&self.pure, &["uninstall", "app"]);
+        };
+        self.alike(mixed, self.helm(&self.pure, &["uninstall", "app"]));
     }
+}
+
+fn told<T>(came: Result<T, sutler_helm::Error>) -> Result<(), String> {
+    came.map(drop).map_err(|e| e.to_string())
 }
 
 const fn who(us: Option<usize>) -> &'static str {
