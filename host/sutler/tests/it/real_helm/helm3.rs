@@ -102,7 +102,8 @@ impl Life<'_> {
 async fn life(rig: &Rig, chart: &Chart) {
     let name = &chart.name;
     let reference = rig.push(chart);
-    let spaces = ["p", "a", "b"].map(|s| format!("three-{s}-{name}"));
+    let run = uuid::Uuid::new_v4().simple().to_string()[..6].to_owned();
+    let spaces = ["p", "a", "b"].map(|s| format!("three-{s}-{name}-{run}"));
     let lives = spaces.each_ref().map(|ns| Life { rig, chart, reference: &reference, ns });
     // Whose turn it is in each.
     let turns = |step: usize| [false, step.is_multiple_of(2), !step.is_multiple_of(2)];

@@ -103,11 +103,9 @@ async fn case(world: &RealWorld, what: What, n: usize, fault: Fault) -> Result<b
             answer.map_err(|e| format!("the host ended by itself: {e}"))?;
             false
         }
-        () = site.proxy.until_held(1) => {
-            host.kill().await;
-            true
-        }
+        () = site.proxy.until_held(1) => true,
     };
+    host.kill().await;
     let mut heir = site.host().await;
     let answer = follow(&heir.url, &body).await.map_err(|e| format!("the next host: {e}"))?;
     if answer.json["outcome"] != "succeeded" {
