@@ -190,6 +190,7 @@ async fn answer(way: &Arc<Way>, request: Request) -> Result<Response, Refusal> {
     match fault {
         Fault::Status(code) => return Err(Refusal::of_code(code)),
         Fault::Forbidden => return Err(Refusal::forbidden(parts.uri.path())),
+        Fault::NoDryRun => return Err(Refusal::no_dry_run()),
         Fault::Drop => return Ok(hang_up()),
         Fault::Hold => {
             way.hold();

@@ -49,9 +49,7 @@ async fn answer(cluster: &Arc<Cluster>, request: Request) -> Result<Response, Re
         Fault::Delay(time) => tokio::time::sleep(time).await,
         Fault::Status(code) => return Err(Refusal::of_code(code)),
         Fault::Forbidden => return Err(Refusal::forbidden(&path)),
-        Fault::NoDryRun => {
-            return Err(Refusal::bad_request("admission webhook \"audit.example\" does not support dry run"));
-        }
+        Fault::NoDryRun => return Err(Refusal::no_dry_run()),
         Fault::Drop => {
             let mut response = StatusCode::BAD_GATEWAY.into_response();
             response.extensions_mut().insert(HangUp);

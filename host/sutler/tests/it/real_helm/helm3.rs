@@ -142,5 +142,5 @@ async fn real_helm_3_and_we_work_on_each_others_releases() {
     let Some(world) = real() else { return };
     let rig = Rig::start(world, None).await;
     let charts = CHARTS.map(named);
-    futures::stream::iter(&charts).for_each_concurrent(2, |chart| life(&rig, chart)).await;
+    futures::stream::iter(&charts).for_each_concurrent(3, |chart| life(&rig, chart)).await;
 }

@@ -74,14 +74,14 @@ impl Deed {
         let settings = |chart: &str, x: &str| json!({"chart": site.chart(chart), "values": {"x": x}});
         match self {
             Self::Install(chart, x) | Self::Upgrade(chart, x) => {
-                of("tool/chart").create(settings(chart, x)).body()
+                of("tool/release").create(settings(chart, x)).body()
             }
             Self::Rollback(to, chart, x) => {
                 let mut settings = settings(chart, x);
                 settings["rollbackTo"] = json!(to);
-                of("tool/chart").create(settings).body()
+                of("tool/release").create(settings).body()
             }
-            Self::Uninstall => of("tool/chart").delete(settings(CHARTS[0], "")).body(),
+            Self::Uninstall => of("tool/release").delete(settings(CHARTS[0], "")).body(),
             Self::Configure(x) => {
                 of("managed-resource/features").create(json!({"features": {"x": x}})).body()
             }

@@ -20,10 +20,14 @@ pub(crate) const CHARTS: [&str; 2] = ["every-event", "counted-hooks"];
 pub(crate) const TALKING: &str = "talking";
 
 const GRANTS: &str = r#"
-[plugins.chart.grants.logs]
+[plugins.release.config]
+namespace = "{tenant}"
+name = "app"
+
+[plugins.release.grants.logs]
 namespaces = ["{tenant}"]
 
-[plugins.chart.grants.helm]
+[plugins.release.grants.helm]
 charts = ["oci://REGISTRY/charts/*"]
 namespaces = ["{tenant}"]
 
@@ -50,7 +54,7 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         let plugins = folder.path().join("plugins");
         std::fs::create_dir(&plugins).unwrap();
-        for name in ["chart", "rust-configmap"] {
+        for name in ["release", "rust-configmap"] {
             std::fs::copy(guest(name), plugins.join(format!("{name}.wasm"))).unwrap();
         }
         for name in CHARTS.into_iter().chain([TALKING]) {

@@ -36,7 +36,7 @@ async fn real_logs_are_followed_through_cuts() {
         _ => Fault::Cut(100 + dice.roll(1200) as usize),
     });
     let url = format!(
-        "{}/logs?kind=tool&type=chart&tenant={ns}&application=orders&environment=prod&follow=true",
+        "{}/logs?kind=tool&type=release&tenant={ns}&application=orders&environment=prod&follow=true",
         host.url
     );
     let began = Instant::now();
