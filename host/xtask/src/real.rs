@@ -54,6 +54,7 @@ impl World {
     }
 
     pub fn start(project: &Project, binary: &Path) -> Result<Self> {
+        let helm3 = output(&mut script(project, "helm3.sh")?)?;
         let mut world = Self { scripts: scripts(project), env: Vec::new(), keep: false };
         fs::create_dir_all(state(""))?;
         call(
@@ -72,7 +73,6 @@ impl World {
             let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
             world.env.extend(variables(&text));
         }
-        let helm3 = output(&mut script(project, "helm3.sh")?)?;
         world.env.push(("SUTLER_REAL_HELM3".into(), helm3.trim().into()));
         Ok(world)
     }
