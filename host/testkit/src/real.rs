@@ -16,6 +16,8 @@ pub struct RealWorld {
     /// The certificate of the authority behind it.
     pub registry_ca: PathBuf,
     pub helm: PathBuf,
+    /// The last of Helm 3.
+    pub helm3: PathBuf,
     pub kubectl: PathBuf,
 }
 
@@ -45,7 +47,7 @@ impl RealWorld {
                 String::new()
             })
         };
-        let mut world = Self {
+        let world = Self {
             kubeconfig: text("KUBECONFIG", "a file").into(),
             registry: given("SUTLER_REAL_REGISTRY").unwrap_or_else(|| "127.0.0.1:15000".into()),
             registry_tls: given("SUTLER_REAL_REGISTRY_TLS").unwrap_or_else(|| "127.0.0.1:15001".into()),
@@ -53,9 +55,10 @@ impl RealWorld {
             registry_password: text("SUTLER_REAL_REGISTRY_PASSWORD", "of the registry with TLS"),
             registry_ca: text("SUTLER_REAL_REGISTRY_CA", "a PEM file").into(),
             helm: text("SUTLER_REAL_HELM", "helm's binary").into(),
+            helm3: text("SUTLER_REAL_HELM3", "the binary of Helm 3").into(),
             kubectl: text("SUTLER_REAL_KUBECTL", "kubectl's binary").into(),
         };
-        for path in [&mut world.kubeconfig, &mut world.registry_ca, &mut world.helm, &mut world.kubectl] {
+        for path in [&world.kubeconfig, &world.registry_ca, &world.helm, &world.helm3, &world.kubectl] {
             if !path.as_os_str().is_empty() && !path.is_file() {
                 missing.push(format!("there is no file {}", path.display()));
             }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::process::call;
+use crate::process::{call, output};
 use crate::project::Project;
 use crate::tools;
 
@@ -54,6 +54,7 @@ impl World {
     }
 
     pub fn start(project: &Project, binary: &Path) -> Result<Self> {
+        let helm3 = output(&mut script(project, "helm3.sh")?)?;
         let mut world = Self { scripts: scripts(project), env: Vec::new(), keep: false };
         fs::create_dir_all(state(""))?;
         call(
@@ -72,6 +73,7 @@ impl World {
             let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
             world.env.extend(variables(&text));
         }
+        world.env.push(("SUTLER_REAL_HELM3".into(), helm3.trim().into()));
         Ok(world)
     }
 }

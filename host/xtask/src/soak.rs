@@ -32,6 +32,9 @@ pub struct SoakArgs {
     /// Random sequences of operations, each step by one of the two tools
     #[arg(long, default_value_t = 200)]
     sequences: u64,
+    /// Operations on releases and objects through a faulty way to a real API server
+    #[arg(long, default_value_t = 1_000)]
+    operations: u32,
     /// The commit whose binary runs beside this one
     #[arg(long, default_value = "HEAD^")]
     previous: String,
@@ -62,7 +65,22 @@ pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
         tests(project, "test(real_postgres_killed) or test(real_postgres_a_host_an_hour_ahead)", &crashes)
     });
     stage(all, "faults", || faults(project, args));
-    stage(all, "releases beside helm", || releases(project, args));
+    stage(all, "releases beside helm", || {
+        on_a_cluster(
+            project,
+            "test(/real_helm::/)",
+            &[("SUTLER_CHART", "all".into()), ("SUTLER_SEEDS", args.sequences.to_string())],
+        )
+    });
+    all.figure(format!("every chart, {} sequences", args.sequences));
+    stage(all, "a faulty API server", || {
+        let mut told = vec![("SUTLER_FAULTY_OPERATIONS", args.operations.to_string())];
+        told.extend(args.seed.map(|seed| ("SUTLER_FAULTY_SEED", seed.to_string())));
+        on_a_cluster(project, "test(real_operations_through_a_faulty_api_server)", &told)
+    });
+    stage(all, "kills at requests of a release", || {
+        on_a_cluster(project, "test(/real_trouble::killed::/)", &[("SUTLER_KILL_POINTS", "all".into())])
+    });
     stage(all, "the binary of before", || {
         let previous = previous::build(project, &args.previous)?;
         // Ignored on other days, for want of that binary.
@@ -89,13 +107,12 @@ fn faults(project: &Project, args: &SoakArgs) -> Result<Vec<String>> {
 }
 
 /// On a cluster of its own.
-fn releases(project: &Project, args: &SoakArgs) -> Result<Vec<String>> {
+fn on_a_cluster(project: &Project, filter: &str, env: &[(&str, String)]) -> Result<Vec<String>> {
     packages::ensure()?;
     let world = World::start(project, &Build::start(project)?.finish()?)?;
-    let mut command = soak(project, "test(/real_helm::/)")?;
+    let mut command = soak(project, filter)?;
     command.envs(world.env.iter().map(|(name, value)| (name, value)));
-    told(command.env("SUTLER_CHART", "all").env("SUTLER_SEEDS", args.sequences.to_string()))?;
-    Ok(vec![format!("every chart, {} sequences", args.sequences)])
+    told(command.envs(env.iter().map(|(name, value)| (name, value))))
 }
 
 /// What tests tell for the table begins so.

@@ -63,6 +63,9 @@ impl Error {
             KubeError::ReadOnlyCall => Self::ReadOnlyCall,
             KubeError::NotFound => Self::other("not-found", format!("{what}: not found")),
             KubeError::AlreadyExists => Self::AlreadyExists,
+            KubeError::Conflict(fields) if fields.is_empty() => {
+                Self::other("conflict", format!("{what}: the object changed meanwhile; try again"))
+            }
             e @ KubeError::Conflict(_) => Self::other(
                 "conflict",
                 format!("{what}: {e}; leave the fields out of the chart's values, or set force-conflicts"),

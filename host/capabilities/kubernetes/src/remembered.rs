@@ -124,7 +124,7 @@ async fn keep(cluster: Cluster, key: Key, plural: String, memory: Arc<Memory>) {
     let resource =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, &key.kind), &plural);
     let api: kube::Api<PartialObjectMeta<DynamicObject>> =
-        kube::Api::namespaced_with(cluster.client().clone(), &key.namespace, &resource);
+        kube::Api::namespaced_with(cluster.of_watch(), &key.namespace, &resource);
     let config = watcher::Config::default().labels(&key.labels).timeout(WATCH_SECONDS);
     let mut events = watcher(api, config).backoff(DefaultBackoff::default()).boxed();
     loop {

@@ -17,6 +17,9 @@ use crate::{Cluster, Error, Pod, path};
 const MAX_PODS: usize = 5_000;
 /// Watches of one cluster at once.
 const MAX_WATCHES: usize = 256;
+/// Requests that one watch sends within [`WITHIN`] at most: one that ends without an error is begun anew at once.
+const REQUESTS: u64 = 10;
+const WITHIN: Duration = Duration::from_secs(5);
 /// So that a connection that died silently is not listened to for ever.
 const WATCH_SECONDS: u32 = 240;
 
@@ -88,11 +91,23 @@ impl Cluster {
     }
 }
 
+impl Cluster {
+    /// A client for one watch.
+    pub(crate) fn of_watch(&self) -> kube::Client {
+        let inner = self.client().clone();
+        let send = tower::service_fn(move |request| {
+            let inner = inner.clone();
+            async move { inner.send(request).await }
+        });
+        let rate = tower::limit::rate::Rate::new(REQUESTS, WITHIN);
+        kube::Client::new(tower::limit::RateLimit::new(send, rate), "default")
+    }
+}
+
 /// Runs one watch until nobody looks any more.
 async fn keep(cluster: Cluster, key: Key, tell: watch::Sender<Watched>) {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
-    let api: kube::Api<DynamicObject> =
-        kube::Api::namespaced_with(cluster.client().clone(), &key.0, &resource);
+    let api: kube::Api<DynamicObject> = kube::Api::namespaced_with(cluster.of_watch(), &key.0, &resource);
     let config = watcher::Config::default().labels(&key.1).timeout(WATCH_SECONDS);
     let begin = || watcher(api.clone(), config.clone()).boxed();
     let (mut events, mut state, mut backoff) = (begin(), Kept::default(), DefaultBackoff::default());

@@ -66,3 +66,26 @@ async fn what_somebody_else_made_is_left_alone() {
     let now = world.cluster.objects().into_iter().find(|o| o["metadata"]["name"] == "theirs").unwrap();
     assert_eq!(now["metadata"]["labels"], json!({"team": "b"}));
 }
+
+/// Nobody holds a field: another write came at the same time.
+#[tokio::test]
+async fn a_conflict_with_nobody_is_tried_again_and_says_so() {
+    let operations = "\n[operations]\nattempts = 2\nfirst-backoff-milliseconds = 10\n";
+    let world = Wanted::new().plugin("namespace").config(&format!("{GRANTS}{operations}")).start().await;
+    let body = SampleRequest::new("target/kubernetes-namespace").create(json!({})).body();
+    for (times, outcome) in [(1, "succeeded"), (2, "failed")] {
+        for _ in 0..times {
+            world.cluster.fail_next_matching("PATCH", Fault::Status(409));
+        }
+        let answer = world.post("/apply", &body).await.json;
+        assert_eq!(answer["outcome"], outcome, "{answer}");
+        if outcome == "failed" {
+            assert_eq!(
+                (&answer["code"], &answer["retryable"]),
+                (&json!("conflict"), &json!(true)),
+                "{answer}"
+            );
+            assert!(answer["reason"].as_str().unwrap().contains("changed meanwhile"), "{answer}");
+        }
+    }
+}

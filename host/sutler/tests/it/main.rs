@@ -33,6 +33,7 @@ mod real_in_pod;
 mod real_ledger_cli;
 mod real_life;
 mod real_systemd;
+mod real_trouble;
 mod registry;
 mod seven;
 mod support;

@@ -33,6 +33,8 @@ pub enum Fault {
     Drop,
     /// Served, and the connection closes without an answer.
     DropAnswer,
+    /// Served, and the answer, a list or a watch too, breaks off after so many bytes of its body.
+    Cut(usize),
     /// Never served and never answered: the request is on its way for ever.
     Hold,
     /// Served, and never answered.

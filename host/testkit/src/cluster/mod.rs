@@ -11,9 +11,11 @@ mod discovery;
 mod emulator;
 mod fields;
 mod kinds;
+mod kubeconfig;
 mod logs;
 mod managed;
 mod pods;
+mod proxy;
 mod resource;
 mod selector;
 mod serve;
@@ -24,3 +26,4 @@ mod write;
 
 pub use emulator::{Emulator, Fault, SeenAnswer, SeenRequest};
 pub use pods::Readiness;
+pub use proxy::{ApiProxy, Passed, namespace};

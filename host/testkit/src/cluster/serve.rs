@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::emulator::{Cluster, Fault, SeenRequest};
 use super::kinds::KindInfo;
+use super::proxy::cut;
 use super::status::Refusal;
 use super::store::Key;
 use super::write::{self, Ask};
@@ -44,13 +45,11 @@ async fn answer(cluster: &Arc<Cluster>, request: Request) -> Result<Response, Re
     };
     let fault = cluster.arrived(seen.clone()).unwrap_or(Fault::None);
     match fault {
-        Fault::None | Fault::HoldAnswer | Fault::DropAnswer => {}
+        Fault::None | Fault::HoldAnswer | Fault::DropAnswer | Fault::Cut(_) => {}
         Fault::Delay(time) => tokio::time::sleep(time).await,
         Fault::Status(code) => return Err(Refusal::of_code(code)),
         Fault::Forbidden => return Err(Refusal::forbidden(&path)),
-        Fault::NoDryRun => {
-            return Err(Refusal::bad_request("admission webhook \"audit.example\" does not support dry run"));
-        }
+        Fault::NoDryRun => return Err(Refusal::no_dry_run()),
         Fault::Drop => {
             let mut response = StatusCode::BAD_GATEWAY.into_response();
             response.extensions_mut().insert(HangUp);
@@ -71,6 +70,9 @@ async fn answer(cluster: &Arc<Cluster>, request: Request) -> Result<Response, Re
         }
     }
     let response = served(cluster, &parts, body, seen);
+    if let Fault::Cut(bytes) = fault {
+        return response.map(|r| cut(r, bytes));
+    }
     if fault == Fault::DropAnswer {
         let mut response = StatusCode::BAD_GATEWAY.into_response();
         response.extensions_mut().insert(HangUp);

@@ -104,6 +104,10 @@ impl Refusal {
         Self::new(410, "Expired", "The resourceVersion for the provided watch is too old.")
     }
 
+    pub(crate) fn no_dry_run() -> Self {
+        Self::bad_request("admission webhook \"audit.example\" does not support dry run")
+    }
+
     /// The Status of any code, as a test asked for it.
     pub(crate) fn of_code(code: u16) -> Self {
         let (reason, message) = match code {

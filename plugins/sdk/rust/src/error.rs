@@ -6,10 +6,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why the work failed, in the form that the caller reads. Every capability's error turns into one with `?`.
 ///
-/// The SDK's own codes: `not-granted`, `read-only-call`, `not-found`, `already-exists`, `conflict`, `forbidden`,
-/// `invalid`, `unavailable` (retryable), `timed-out` (retryable), `registry`, `render`, `pending` (retryable),
-/// `not-owned`, `too-large`, `invalid-config`, `unreadable-settings`, `unreadable-answer`, `unreadable-state`,
-/// `unknown-pair`, `unknown-step`, `cannot-cancel`.
+/// The SDK's own codes: `not-granted`, `read-only-call`, `not-found`, `already-exists`, `conflict` (retryable where
+/// nobody else holds a field), `forbidden`, `invalid`, `unavailable` (retryable), `timed-out` (retryable), `registry`,
+/// `render`, `pending` (retryable), `not-owned`, `too-large`, `invalid-config`, `unreadable-settings`,
+/// `unreadable-answer`, `unreadable-state`, `unknown-pair`, `unknown-step`, `cannot-cancel`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Error {
     /// Kebab-case and stable: callers branch on it. The host's own codes (`invalid-settings`, …) are refused.
@@ -92,6 +92,13 @@ fn unavailable(reason: String) -> Error {
     Error::new("unavailable", reason).retryable()
 }
 
+fn held(conflict: &kubernetes::types::FieldConflict) -> String {
+    match conflict.manager.as_str() {
+        "" => format!("{} is another one by now", conflict.field),
+        manager => format!("{} is managed by {manager}", conflict.field),
+    }
+}
+
 impl From<kubernetes::types::Error> for Error {
     fn from(e: kubernetes::types::Error) -> Self {
         use kubernetes::types::Error as E;
@@ -100,9 +107,12 @@ impl From<kubernetes::types::Error> for Error {
             E::ReadOnlyCall => read_only(),
             E::NotFound => Self::new("not-found", "it does not exist"),
             E::AlreadyExists => Self::new("already-exists", "it exists already"),
+            // Nobody holds a field: somebody wrote at the same time.
+            E::Conflict(fields) if fields.is_empty() => {
+                Self::new("conflict", "the object changed meanwhile; try again").retryable()
+            }
             E::Conflict(fields) => {
-                let said: Vec<_> =
-                    fields.iter().map(|c| format!("{} is managed by {}", c.field, c.manager)).collect();
+                let said: Vec<_> = fields.iter().map(held).collect();
                 let list: Vec<_> =
                     fields.iter().map(|c| json!({"field": c.field, "manager": c.manager})).collect();
                 Self::new("conflict", said.join("; ")).details(json!({ "conflicts": list }))

@@ -186,11 +186,16 @@ async fn fail(
     Ok(Ran::Failed(why))
 }
 
+/// Only after one that ran: where one could not be made, what is there under its name may be an earlier run's, and
+/// everything stays (Helm 4, `execHookWithDelayedShutdown`).
 async fn clean_after_failure(
     target: &Target<'_>,
     record: &mut Record,
     places: &[usize],
 ) -> Result<(), Error> {
+    if operation(record)?.step != Step::Watch {
+        return Ok(());
+    }
     let at = operation(record)?.at;
     for (i, place) in places.iter().enumerate().take(at + 1) {
         let hook = hook(record, *place);

@@ -196,10 +196,12 @@ pub(crate) async fn remove(target: &Target<'_>, object: &Object) -> Result<(), E
 pub(crate) async fn delete(target: &Target<'_>, object: &Object, live: &Value) -> Result<(), Error> {
     let uid = live.pointer("/metadata/uid").and_then(Value::as_str);
     match target.cluster.delete(&object.reference, uid, Propagation::Background).await {
+        Ok(()) | Err(KubeError::NotFound | KubeError::Other { code: "unknown-kind", .. }) => Ok(()),
         // Another object under the same name by now: not the one that was meant.
-        Ok(())
-        | Err(KubeError::NotFound | KubeError::Conflict(_) | KubeError::Other { code: "unknown-kind", .. }) => {
-            Ok(())
+        Err(KubeError::Conflict(fields)) if !fields.is_empty() => Ok(()),
+        // It is still there.
+        Err(KubeError::Conflict(_)) => {
+            Err(Error::Unavailable(format!("{}: the object changed meanwhile", object.shown())))
         }
         Err(e) => Err(Error::kube(&object.shown(), e)),
     }

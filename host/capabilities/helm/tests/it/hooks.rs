@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sutler_helm::{Error, Options, Outcome, Release, Status};
 use sutler_model::Mode;
-use sutler_testkit::cluster::Readiness;
+use sutler_testkit::cluster::{Fault, Readiness};
 
 use crate::release::secret_names;
 use crate::support::{World, call, config_map, done, grants, hook, of, record};
@@ -277,4 +277,27 @@ async fn a_hook_that_does_not_end() {
         "{e:?}"
     );
     assert_eq!(release.status, Status::Failed);
+}
+
+#[tokio::test]
+async fn a_hook_that_cannot_be_made_leaves_everything_as_it_is() {
+    let w = World::start().await;
+    let hooks = [
+        hook("ConfigMap", "first", &["post-install", "post-upgrade"], 0, &["hook-succeeded"]),
+        hook("ConfigMap", "second", &["post-install", "post-upgrade"], 1, &["hook-failed"]),
+    ];
+    w.hooked(&[config_map("m", "1")], &hooks);
+    done(w.upgrade().await.unwrap());
+    w.hooked(&[config_map("m", "2")], &hooks);
+    w.cluster.forget_requests();
+    w.cluster.fail_next_matching("PATCH /api/v1/namespaces/ns/configmaps/second", Fault::Status(409));
+    let e = w.upgrade().await.unwrap_err();
+    assert!(
+        matches!(&e, Error::Other { code: "hook-failed", message } if message.contains("second")),
+        "{e:?}"
+    );
+    assert_eq!(story(&w), ["PATCH m", "PATCH first", "PATCH second"], "nothing is deleted");
+    for name in ["first", "second"] {
+        assert!(w.cluster.object("ConfigMap", "ns", name).is_some(), "{name}");
+    }
 }

@@ -93,3 +93,18 @@ async fn an_upgrade_goes_on_from_an_uninstall_that_was_cut_off() {
         ["sh.helm.release.v1.app.v1 superseded", "sh.helm.release.v1.app.v2 deployed"]
     );
 }
+
+/// The API server says that the object changed meanwhile, not that it is another one.
+#[tokio::test]
+async fn an_object_whose_deletion_was_refused_is_not_left_behind() {
+    let w = World::start().await;
+    w.installed(&[config_map("a", "1")]).await;
+    let call = call(Mode::Apply);
+    w.cluster.fail_next_matching("DELETE /api/v1/namespaces/ns/configmaps/a", Fault::Status(409));
+    let e = w.helm.uninstall(&call, &w.grants, &of("app"), false).await.unwrap_err();
+    assert!(matches!(&e, Error::Unavailable(m) if m.contains("ConfigMap \"a\"")), "{e:?}");
+    assert!(w.cluster.object("ConfigMap", "ns", "a").is_some());
+    done(w.helm.uninstall(&call, &w.grants, &of("app"), false).await.unwrap());
+    assert!(w.cluster.object("ConfigMap", "ns", "a").is_none());
+    assert_eq!(secret_names(&w), Vec::<String>::new());
+}

@@ -163,11 +163,15 @@ impl Rig {
         values: &Value,
         more: &[&str],
     ) -> Result<String, String> {
+        let (archive, file) = self.files(ns, chart, values);
+        self.binary(ns, &[&[verb, "app", &archive, "-f", &file], more].concat())
+    }
+
+    /// The archive of a chart and its values, as a binary is told them.
+    pub(crate) fn files(&self, ns: &str, chart: &Chart, values: &Value) -> (String, String) {
         let file = self.folder.path().join(format!("{ns}.json"));
         std::fs::write(&file, values.to_string()).unwrap();
-        let archive = chart.write(self.folder.path());
-        let base = [verb, "app", archive.to_str().unwrap(), "-f", file.to_str().unwrap()];
-        self.binary(ns, &[&base, more].concat())
+        (chart.write(self.folder.path()).display().to_string(), file.display().to_string())
     }
 
     pub(crate) fn namespace(&self, ns: &str) {

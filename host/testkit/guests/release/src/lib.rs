@@ -1,4 +1,5 @@
-//! Any chart as a release, in one step and without waiting for readiness: as `helm upgrade --install`.
+//! Any chart as a release, in one step and without waiting for readiness: as `helm upgrade --install`, or
+//! `helm rollback`.
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,14 +14,20 @@ pub struct Any;
 struct Config {
     /// With placeholders.
     namespace: String,
+    /// The release's; without it a name of its own.
+    #[serde(default)]
+    name: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Settings {
     /// `oci://registry/path/name`
     chart: String,
     values: Value,
+    /// A revision to go back to, instead of chart and values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rollback_to: Option<u32>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -49,7 +56,8 @@ impl Pipeline for Any {
 
     fn read(of: &Subject<Settings>) -> Result<Option<Actual<Outputs>>> {
         let (Some(settings), Some(release)) = (of.settings(), helm::get(&at(of)?)?) else { return Ok(None) };
-        let now = Settings { chart: settings.chart.clone(), values: release.values.clone() };
+        let (chart, values) = (settings.chart.clone(), release.values.clone());
+        let now = Settings { chart, values, rollback_to: None };
         Actual::new(now, outputs(&release)).map(Some)
     }
 
@@ -64,16 +72,31 @@ impl Pipeline for Any {
         let wanted = of.wanted()?;
         let chart = ChartReference::new(&wanted.chart, Some("1.0.0".into()), None);
         let options = Options { create_namespace: false, ..Options::default() };
-        Ok(match helm::upgrade(&chart, &at, &wanted.values, options)? {
+        let came = match wanted.rollback_to {
+            Some(revision) => helm::rollback(&at, revision, options)?,
+            None => helm::upgrade(&chart, &at, &wanted.values, options)?,
+        };
+        Ok(match came {
             Outcome::Done(release) => Progress::Done(outputs(&release)),
             Outcome::InProgress(what) => pause(what),
         })
+    }
+
+    /// The container `c` of pods labelled `app`.
+    fn locate(of: &Subject<Settings>) -> Result<Vec<LogSource>> {
+        let namespace = at(of)?.namespace;
+        Ok(vec![LogSource {
+            cluster: None,
+            namespace,
+            label_selector: "app".into(),
+            container: Some("c".into()),
+        }])
     }
 }
 
 fn at(of: &Subject<Settings>) -> Result<ReleaseReference> {
     let config: Config = sutler_sdk::config::settings()?;
-    Ok(ReleaseReference::new(of.fill(&config.namespace)?, of.name(40)))
+    Ok(ReleaseReference::new(of.fill(&config.namespace)?, config.name.unwrap_or_else(|| of.name(40))))
 }
 
 fn outputs(release: &Release) -> Outputs {
@@ -84,4 +107,4 @@ fn pause(what: String) -> Progress<Step, Outputs> {
     Progress::wait(Step::Release, Duration::from_millis(200), what)
 }
 
-sutler_sdk::export!(Any);
+sutler_sdk::export_with_logs!(Any);
