@@ -115,6 +115,10 @@ impl<'a> Storage<'a> {
         };
         match self.cluster.delete(&of, None, Propagation::Background).await {
             Ok(()) | Err(KubeError::NotFound) => Ok(()),
+            // It is still there.
+            Err(KubeError::Conflict(_)) => {
+                Err(Error::Unavailable(format!("{}: it changed meanwhile", described(record))))
+            }
             Err(e) => Err(Error::kube(&described(record), e)),
         }
     }

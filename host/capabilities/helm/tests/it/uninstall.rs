@@ -100,10 +100,13 @@ async fn an_object_whose_deletion_was_refused_is_not_left_behind() {
     let w = World::start().await;
     w.installed(&[config_map("a", "1")]).await;
     let call = call(Mode::Apply);
-    w.cluster.fail_next_matching("DELETE /api/v1/namespaces/ns/configmaps/a", Fault::Status(409));
-    let e = w.helm.uninstall(&call, &w.grants, &of("app"), false).await.unwrap_err();
-    assert!(matches!(&e, Error::Unavailable(m) if m.contains("ConfigMap \"a\"")), "{e:?}");
-    assert!(w.cluster.object("ConfigMap", "ns", "a").is_some());
+    for (path, what) in [("configmaps/a", "ConfigMap \"a\""), ("secrets/sh.helm", "record of app revision 1")]
+    {
+        w.cluster.fail_next_matching(&format!("DELETE /api/v1/namespaces/ns/{path}"), Fault::Status(409));
+        let e = w.helm.uninstall(&call, &w.grants, &of("app"), false).await.unwrap_err();
+        assert!(matches!(&e, Error::Unavailable(m) if m.contains(what)), "{e:?}");
+        assert_eq!(secret_names(&w), ["sh.helm.release.v1.app.v1 uninstalling"]);
+    }
     done(w.helm.uninstall(&call, &w.grants, &of("app"), false).await.unwrap());
     assert!(w.cluster.object("ConfigMap", "ns", "a").is_none());
     assert_eq!(secret_names(&w), Vec::<String>::new());

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::Value;
 use sutler_testkit::cluster::{Fault, Passed, namespace};
 use sutler_testkit::http::{Caller, renewed};
 use sutler_testkit::{Dice, RealWorld, real};
@@ -84,30 +85,39 @@ struct Round {
 impl Round {
     /// Does it, until it is right; answers whether it failed at first.
     async fn operate(&self, ns: &str, deed: &Deed, after: &Standing) -> Result<bool, String> {
-        let api = Caller::new(&self.url);
         let body = deed.body(&self.site, ns);
         let from = self.site.proxy.count();
-        let answer = api.apply(&body).await;
-        let failed = match (answer.status, answer.json["outcome"].as_str()) {
-            (200, Some("succeeded")) => false,
-            (200, Some("failed")) => true,
-            _ => return Err(format!("answered {}: {}", answer.status, answer.text)),
+        let Some(first) = self.failed(ns, &body, from).await? else {
+            return after.check(&self.site, ns).await.map(|()| false);
         };
-        if failed {
-            let passed = self.site.proxy.passed_since(from);
-            let met = passed.iter().filter(|p| p.namespace() == ns || p.namespace().is_empty());
-            let reason = answer.json["reason"].as_str().unwrap_or_default();
-            if !met.flat_map(|p| words(p.fault)).any(|w| reason.contains(w)) {
-                return Err(format!("nothing of this happened: {}", answer.text));
-            }
-            self.weather.lock().unwrap().calm.insert(ns.to_owned());
-            let again = api.apply(&renewed(&body)).await;
-            self.weather.lock().unwrap().calm.remove(ns);
-            if again.json["outcome"] != "succeeded" {
-                return Err(format!("it failed ({}), and without faults too: {}", answer.text, again.text));
-            }
+        self.weather.lock().unwrap().calm.insert(ns.to_owned());
+        let mut again = self.failed(ns, &renewed(&body), from).await?;
+        if again.is_some() {
+            // What a hook failed of before may be told only now; then nothing is left to tell.
+            again = self.failed(ns, &renewed(&body), from).await?;
         }
-        after.check(&self.site, ns).await.map(|()| failed)
+        self.weather.lock().unwrap().calm.remove(ns);
+        if let Some(again) = again {
+            return Err(format!("it failed ({first}), and without faults too: {again}"));
+        }
+        after.check(&self.site, ns).await.map(|()| true)
+    }
+
+    /// Asks; why it failed, where it did, of something that happened since the request `from`.
+    async fn failed(&self, ns: &str, body: &Value, from: usize) -> Result<Option<String>, String> {
+        let answer = Caller::new(&self.url).apply(body).await;
+        match (answer.status, answer.json["outcome"].as_str()) {
+            (200, Some("succeeded")) => return Ok(None),
+            (200, Some("failed")) => {}
+            _ => return Err(format!("answered {}: {}", answer.status, answer.text)),
+        }
+        let passed = self.site.proxy.passed_since(from);
+        let met = passed.iter().filter(|p| p.namespace() == ns || p.namespace().is_empty());
+        let reason = answer.json["reason"].as_str().unwrap_or_default();
+        if !met.flat_map(|p| words(p.fault)).any(|w| reason.contains(w)) {
+            return Err(format!("nothing of this happened: {}", answer.text));
+        }
+        Ok(Some(answer.text))
     }
 
     /// So many operations, one after the other; answers how many of them failed at first.
