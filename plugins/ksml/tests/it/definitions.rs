@@ -124,7 +124,7 @@ fn each_name_that_is_missing_is_told_with_its_place() {
         ("table: owners", "table: owner", "via[5].table", "did you mean \"owners\"?"),
         ("globalTable: cities", "globalTable: city", "via[6].globalTable", "known are"),
         ("{type: merge, stream: alerts}", "{type: merge, stream: alertz}", "via[7].stream", "alerts"),
-        ("initializer: first", "initializer: frist", "via[10].initializer", "did you mean \"first\"?"),
+        ("initializer: first", "initializer: firzt", "via[10].initializer", "did you mean \"first\"?"),
         ("store: w2", "store: w3", "via[10].store", "did you mean \"w2\"?"),
         ("forEach: tell}, {print", "forEach: tel}, {print", "branch[2].branch[0].forEach", "tell"),
         (
