@@ -10,6 +10,7 @@ mod operation;
 mod parked;
 mod plan;
 mod postgres;
+mod process;
 mod pull;
 mod start;
 mod upgrade;

@@ -1,7 +1,7 @@
 //! A hundred thousand operations that wait in one host's ledger, on SQLite and on PostgreSQL: its memory, how late
 //! those are woken that become due meanwhile, and what a claim costs beside them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use sutler_testkit::http::{Caller, SampleRequest};
 use sutler_testkit::postgres::{Server, client};
 use sutler_testkit::{SutlerProcess, guest};
 
+use crate::process::Process;
 use crate::{Row, median};
 
 /// How many wait while the costs of claims are compared.
@@ -292,15 +293,11 @@ async fn woken(ledger: &dyn Ledger, template: &Template) -> Result<f64> {
     Ok(at(0.99))
 }
 
-/// In GB, as it is now and at its most.
+/// In GB, at its most.
 fn resident(process: u32) -> Result<f64> {
-    let status = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("status"))?;
-    let of = |name: &str| {
-        let line = status.lines().find_map(|l| l.strip_prefix(name));
-        line.and_then(|l| l.split_whitespace().next()?.parse::<f64>().ok()).map(|kib| kib * 1024.0 / 1e9)
-    };
-    let (now, most) = (of("VmRSS:"), of("VmHWM:"));
-    let (now, most) = (now.context("no VmRSS")?, most.context("no VmHWM")?);
+    let process = Process(process);
+    let gigabytes = |megabytes: f64| megabytes * 1024.0 * 1024.0 / 1e9;
+    let (now, most) = (gigabytes(process.memory()?), gigabytes(process.peak()?));
     println!("parked: the host has {now:.3} GB in memory, and had {most:.3} GB at its most");
     Ok(most)
 }

@@ -14,6 +14,7 @@ use sutler_testkit::http::{Caller, SampleRequest};
 use sutler_testkit::registry::Target;
 use sutler_testkit::{RealWorld, SutlerProcess, guest, real};
 
+use crate::process::{Process, children_cpu};
 use crate::{Row, median};
 
 /// Upgrades a chart, after one that does not count.
@@ -22,8 +23,6 @@ const ROUNDS: u32 = 7;
 const AT_ONCE: usize = 50;
 const OURS: &str = "bench-sutler";
 const THEIRS: &str = "bench-helm";
-/// Ticks a second of the times in /proc.
-const TICKS: f64 = 100.0;
 
 /// `None` without a real cluster.
 pub(crate) async fn run() -> Result<Option<Vec<Row>>> {
@@ -276,49 +275,4 @@ impl Bench {
             row("memory of the host for each of 50 installs at once", each, "MB", "< 20", 20.0),
         ])
     }
-}
-
-/// What the kernel tells of a process.
-struct Process(u32);
-
-impl Process {
-    /// Its memory now, in MB; from now on the peak counts.
-    fn restart_peak(&self) -> Result<f64> {
-        std::fs::write(format!("/proc/{}/clear_refs", self.0), "5")?;
-        self.status("VmRSS:")
-    }
-
-    /// The most memory it held since then, in MB.
-    fn peak(&self) -> Result<f64> {
-        self.status("VmHWM:")
-    }
-
-    fn status(&self, field: &str) -> Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.0))?;
-        let line = text.lines().find_map(|l| l.strip_prefix(field)).context("no such field")?;
-        let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kilobytes / 1024.0)
-    }
-
-    /// Seconds of CPU so far.
-    fn cpu(&self) -> Result<f64> {
-        let [user, system, ..] = times(&format!("/proc/{}/stat", self.0))?;
-        Ok(user + system)
-    }
-}
-
-/// Seconds of CPU of all children that have ended.
-fn children_cpu() -> Result<f64> {
-    let [_, _, user, system] = times("/proc/self/stat")?;
-    Ok(user + system)
-}
-
-/// User, system, and both of the children, in seconds.
-fn times(file: &str) -> Result<[f64; 4]> {
-    let text = std::fs::read_to_string(file)?;
-    let (_, fields) = text.rsplit_once(')').context("no name in it")?;
-    let ticks =
-        fields.split_whitespace().skip(11).take(4).map(str::parse::<f64>).collect::<Result<Vec<_>, _>>()?;
-    let seconds: Vec<f64> = ticks.into_iter().map(|t| t / TICKS).collect();
-    seconds.try_into().ok().context("too few fields")
 }

@@ -7,6 +7,7 @@ mod clusters;
 mod config;
 mod discovery;
 mod error;
+mod events;
 mod grant;
 mod kind_pattern;
 mod manifest;

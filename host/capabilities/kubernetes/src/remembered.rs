@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, DefaultBackoff, Event, watcher};
+use kube::runtime::watcher::{Event, watcher};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::events::{self, Events};
 use crate::{Cluster, Selector, path};
 
 /// Watches of one cluster at once.
@@ -22,8 +22,6 @@ const MAX_OBJECTS: usize = 10_000;
 const IDLE: Duration = Duration::from_secs(300);
 /// How long the first one to ask waits for the list.
 const FIRST: Duration = Duration::from_secs(2);
-/// So that a connection that died silently is not listened to for ever.
-const WATCH_SECONDS: u32 = 240;
 
 /// `apiVersion`, kind, namespace and label selector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -125,8 +123,8 @@ async fn keep(cluster: Cluster, key: Key, plural: String, memory: Arc<Memory>) {
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, &key.kind), &plural);
     let api: kube::Api<PartialObjectMeta<DynamicObject>> =
         kube::Api::namespaced_with(cluster.of_watch(), &key.namespace, &resource);
-    let config = watcher::Config::default().labels(&key.labels).timeout(WATCH_SECONDS);
-    let mut events = watcher(api, config).backoff(DefaultBackoff::default()).boxed();
+    let config = events::config(&key.labels);
+    let mut events = Events::new(move || watcher(api.clone(), config.clone()).boxed());
     loop {
         let idle = *locked(&memory.asked) + IDLE;
         let event = tokio::select! {
@@ -143,11 +141,9 @@ async fn keep(cluster: Cluster, key: Key, plural: String, memory: Arc<Memory>) {
             }
         };
         let state = match event {
-            Some(Ok(event)) => memory.after(event),
-            Some(Err(_)) => Some(State::Lost),
-            // A watch has no end of its own.
-            None => {
-                tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(event) => memory.after(event),
+            Err(kind) => {
+                tracing::debug!(event = "metadata-watch-failed", namespace = key.namespace, kind);
                 Some(State::Lost)
             }
         };

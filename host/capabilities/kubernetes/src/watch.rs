@@ -2,29 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::runtime::watcher::DefaultBackoff;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{Event, watcher};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
 
+use crate::events::{self, Events};
 use crate::{Cluster, Error, Pod, path};
 
 /// Pods that one watch keeps; there is no more in a namespace that a stream of logs could read.
 const MAX_PODS: usize = 5_000;
 /// Watches of one cluster at once.
 const MAX_WATCHES: usize = 256;
-/// Requests that one watch sends within [`WITHIN`] at most: one that ends without an error is begun anew at once.
-const REQUESTS: u64 = 10;
-const WITHIN: Duration = Duration::from_secs(5);
-/// So that a connection that died silently is not listened to for ever.
-const WATCH_SECONDS: u32 = 240;
-
-/// Where a watch fails again and again, it is tried this often.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Namespace and label selector.
 type Key = (String, String);
@@ -91,35 +81,16 @@ impl Cluster {
     }
 }
 
-impl Cluster {
-    /// A client for one watch.
-    pub(crate) fn of_watch(&self) -> kube::Client {
-        let inner = self.client().clone();
-        let send = tower::service_fn(move |request| {
-            let inner = inner.clone();
-            async move { inner.send(request).await }
-        });
-        let rate = tower::limit::rate::Rate::new(REQUESTS, WITHIN);
-        kube::Client::new(tower::limit::RateLimit::new(send, rate), "default")
-    }
-}
-
 /// Runs one watch until nobody looks any more.
 async fn keep(cluster: Cluster, key: Key, tell: watch::Sender<Watched>) {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
     let api: kube::Api<DynamicObject> = kube::Api::namespaced_with(cluster.of_watch(), &key.0, &resource);
-    let config = watcher::Config::default().labels(&key.1).timeout(WATCH_SECONDS);
-    let begin = || watcher(api.clone(), config.clone()).boxed();
-    let (mut events, mut state, mut backoff) = (begin(), Kept::default(), DefaultBackoff::default());
-    let mut again: Option<Instant> = None;
+    let config = events::config(&key.1);
+    let mut events = Events::new(move || watcher(api.clone(), config.clone()).boxed());
+    let mut state = Kept::default();
     loop {
         let event = tokio::select! {
-            () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {
-                again = None;
-                events = begin();
-                continue;
-            }
-            event = events.next(), if again.is_none() => event,
+            event = events.next() => event,
             () = tell.closed() => {
                 let mut running = cluster.watches().0.lock().unwrap_or_else(PoisonError::into_inner);
                 // Somebody may have come while the lock was waited for.
@@ -131,14 +102,9 @@ async fn keep(cluster: Cluster, key: Key, tell: watch::Sender<Watched>) {
             }
         };
         let now = match event {
-            Some(Ok(event)) => state.after(event),
-            // It begins anew, with a list: a watch that goes on says nothing until a pod changes, so nobody would know
-            // that it is there again. A watch has no end of its own.
-            failed => {
-                // The error's text may quote the answer; what happened is enough.
-                let kind = failed.and_then(Result::err).map_or("end", |e| kind_of(&e));
+            Ok(event) => state.after(event),
+            Err(kind) => {
                 tracing::debug!(event = "pod-watch-failed", namespace = key.0, kind);
-                again = Some(Instant::now() + backoff.next().unwrap_or(LONGEST_PAUSE));
                 Some(Watched::Lost)
             }
         };
@@ -149,16 +115,6 @@ async fn keep(cluster: Cluster, key: Key, tell: watch::Sender<Watched>) {
                 changed
             });
         }
-    }
-}
-
-const fn kind_of(error: &watcher::Error) -> &'static str {
-    match error {
-        watcher::Error::InitialListFailed(_) => "list",
-        watcher::Error::WatchStartFailed(_) => "watch",
-        watcher::Error::WatchError(_) => "refused",
-        watcher::Error::WatchFailed(_) => "connection",
-        watcher::Error::NoResourceVersion => "no-resource-version",
     }
 }
 

@@ -3,13 +3,13 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
-use sutler_kubernetes::{ApplyOptions, Error as KubeError};
+use sutler_kubernetes::Error as KubeError;
 use sutler_model::Owner;
 
 use super::operation::{Operation, Step};
 use super::readiness::{Health, finished};
 use super::record::{Record, now};
-use super::storage::{MANAGER, lost};
+use super::storage::{MANAGER, applying, lost};
 use super::tail::tail;
 use super::target::Target;
 use super::write::delete;
@@ -251,7 +251,7 @@ async fn create(target: &Target<'_>, record: &Record, hook: &Value, object: &Obj
     let uninstall = record.operation.as_ref().is_some_and(|o| o.event().ends_with("-delete"));
     let writer = &target.cluster;
     let done = if uninstall || record.server_side() {
-        let options = ApplyOptions { field_manager: MANAGER.into(), force: false, dry_run: false };
+        let options = applying(false);
         writer.apply(&object.value, &options).await
     } else {
         writer.create(&object.value, MANAGER, false).await

@@ -1,7 +1,9 @@
 //! Where release records are: Secrets of the release's namespace.
 
 use serde_json::Value;
-use sutler_kubernetes::{Cluster, Error as KubeError, Propagation, RELEASE_SECRET, Reference, Selector};
+use sutler_kubernetes::{
+    ApplyOptions, Cluster, Error as KubeError, Propagation, RELEASE_SECRET, Reference, Selector,
+};
 use sutler_model::Owner;
 
 use super::record::{Record, Status};
@@ -11,6 +13,11 @@ use crate::types::Options;
 
 /// Helm's own field manager, for records as for objects.
 pub(crate) const MANAGER: &str = "helm";
+
+/// How Helm's objects are applied server-side; `force` takes fields over from other managers.
+pub(crate) fn applying(force: bool) -> ApplyOptions {
+    ApplyOptions { field_manager: MANAGER.into(), force, dry_run: false }
+}
 
 #[derive(Debug, Clone)]
 pub(crate) struct Storage<'a> {

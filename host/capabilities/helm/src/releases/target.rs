@@ -10,7 +10,7 @@ use sutler_model::{Call, Effective, Owner};
 
 use super::operation::{Asked, Stage, Standing};
 use super::record::{Record, Status};
-use super::storage::{MANAGER, Storage, worked_on};
+use super::storage::{Storage, applying, worked_on};
 use crate::engine::Labels;
 use crate::error::Error;
 use crate::grant::{self, Grants};
@@ -296,7 +296,7 @@ impl Target<'_> {
 
     /// What applying would make of an object.
     pub(crate) async fn try_apply(&self, object: &Object, force: bool) -> Result<Value, KubeError> {
-        let options = ApplyOptions { field_manager: MANAGER.into(), force, dry_run: true };
+        let options = ApplyOptions { dry_run: true, ..applying(force) };
         self.cluster.apply(&self.decorated(object), &options).await
     }
 }

@@ -1,7 +1,7 @@
 //! Install and upgrade up to the moment that their record is written (parity statements 3 to 8).
 
 use serde_json::{Value, json};
-use sutler_kubernetes::{ApplyOptions, Reference};
+use sutler_kubernetes::Reference;
 
 use super::advance::{Under, take_back};
 use super::drift::{drifted, stands};
@@ -9,7 +9,7 @@ use super::hooks::unrun;
 use super::operation::{Asked, Kind, Standing};
 use super::prepare::Plan;
 use super::record::{Fresh, Record, Status};
-use super::storage::{MANAGER, make_room, pending};
+use super::storage::{applying, make_room, pending};
 use super::target::Target;
 use super::uninstall;
 use crate::error::Error;
@@ -141,7 +141,7 @@ async fn create_namespace(target: &Target<'_>) -> Result<(), Error> {
 }
 
 async fn apply_new(target: &Target<'_>, what: &str, manifest: &Value) -> Result<Value, Error> {
-    let options = ApplyOptions { field_manager: MANAGER.into(), force: false, dry_run: false };
+    let options = applying(false);
     target.cluster.apply(manifest, &options).await.map_err(|e| Error::kube(what, e))
 }
 

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use sutler_kubernetes::{ApplyOptions, Error as KubeError, Propagation};
+use sutler_kubernetes::{Error as KubeError, Propagation};
 
 use super::client_side;
 use super::migrate::migrate;
-use super::storage::MANAGER;
+use super::storage::applying;
 use super::target::Target;
 use crate::error::Error;
 use crate::manifest::{Object, foreign, kept};
@@ -124,7 +124,7 @@ impl Work {
         live: &Value,
         known: bool,
     ) -> Result<(), Error> {
-        let options = ApplyOptions { field_manager: MANAGER.into(), force: manner.force, dry_run: false };
+        let options = applying(manner.force);
         let mut live = Some(live.clone());
         for _ in 0..LOOKS {
             let mut wanted = target.decorated(object);
@@ -175,7 +175,7 @@ async fn one(
     if let (true, Some(live)) = (manner.migrates, live) {
         migrate(target, object, live).await?;
     }
-    let options = ApplyOptions { field_manager: MANAGER.into(), force: manner.force, dry_run: false };
+    let options = applying(manner.force);
     target.cluster.apply(&target.decorated(object), &options).await.map(drop).map_err(failed)
 }
 

@@ -143,3 +143,22 @@ async fn metadata_is_remembered_by_one_watch() {
     let of = Selector { kind: "Secret".into(), ..of };
     assert_eq!(cluster.remembered(&of, &["a"], true).await, None, "nobody may list them");
 }
+
+/// No object changes meanwhile: what is remembered is told again all the same.
+#[tokio::test]
+async fn a_memory_whose_watch_broke_is_there_again() {
+    use sutler_testkit::cluster::Fault;
+    let (emulator, cluster, _folder) = rig().await;
+    emulator.seed(pod("a", "x"));
+    emulator.fail_next_matching("watch=true", Fault::Status(500));
+    let (api_version, kind) = ("v1".to_owned(), "Pod".to_owned());
+    let of = Selector { api_version, kind, namespace: Some("acme".into()), ..Selector::default() };
+    let known = async |wanted: bool| {
+        while cluster.remembered(&of, &["a"], true).await.is_some() != wanted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    for wanted in [false, true] {
+        tokio::time::timeout(Duration::from_secs(15), known(wanted)).await.expect("lost, and there again");
+    }
+}
