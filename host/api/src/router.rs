@@ -1,6 +1,6 @@
 //! Which routes there are.
 
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
@@ -34,8 +34,7 @@ pub fn router(api: &Api) -> Router {
     let routes = OpenApiRouter::with_openapi(described)
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
-        .routes(routes!(health::readyz_pair))
-        .routes(routes!(openapi::openapi));
+        .routes(routes!(health::readyz_pair));
     let (rest, described) = routes.split_for_parts();
     finish(api, rest.merge(work.clone()).nest(INSTANCE, work), described)
 }
@@ -47,18 +46,20 @@ pub fn admin_router(api: &Api) -> Router {
         .routes(routes!(admin::faults))
         .routes(routes!(admin::reload))
         .routes(routes!(admin::metrics))
-        .routes(routes!(health::healthz))
-        .routes(routes!(openapi::openapi));
+        .routes(routes!(health::healthz));
     let (routes, described) = routes.split_for_parts();
     finish(api, routes, described)
 }
 
-fn finish(api: &Api, routes: Router<Api>, mut document: utoipa::openapi::OpenApi) -> Router {
+fn finish(api: &Api, routes: Router<Api>, document: utoipa::openapi::OpenApi) -> Router {
+    let itself = OpenApiRouter::with_openapi(document).routes(routes!(openapi::openapi));
+    let (itself, mut document) = itself.split_for_parts();
     let base = api.inner.config.base_path.as_str();
     if !base.is_empty() {
         document.servers = Some(vec![ServerBuilder::new().url(base).build()]);
     }
     let rendered = openapi::Rendered(document.to_json().unwrap_or_default().into());
+    let routes = routes.merge(itself.layer(Extension(rendered)));
     let routes = if base.is_empty() {
         routes
     } else {
@@ -71,10 +72,7 @@ fn finish(api: &Api, routes: Router<Api>, mut document: utoipa::openapi::OpenApi
     routes
         .fallback(no_route)
         .method_not_allowed_fallback(other_method)
-        .layer(Extension(rendered))
         .layer(from_fn_with_state(api.clone(), edge::edge))
-        // body::read limits each body, with words.
-        .layer(DefaultBodyLimit::disable())
         .with_state(api.clone())
 }
 

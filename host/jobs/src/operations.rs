@@ -164,7 +164,7 @@ impl Operations {
     /// # Errors
     /// `NotFound`, also for another caller's; what the ledger says.
     pub async fn operation(&self, who: Who<'_>, id: &JobId) -> Result<Operation, OperationError> {
-        view(self.read(who, id).await?)
+        view(self.look(who, id).await?)
     }
 
     /// The newest first.
@@ -190,7 +190,7 @@ impl Operations {
         after: u64,
         limit: u32,
     ) -> Result<Vec<Event>, OperationError> {
-        let job = self.read(who, id).await?;
+        let job = self.look(who, id).await?;
         self.0.ledger.events(job.id, after, limit).await.map_err(OperationError::Ledger)
     }
 
@@ -266,8 +266,22 @@ impl Operations {
     }
 
     async fn read(&self, who: Who<'_>, id: &JobId) -> Result<Job, OperationError> {
-        let job = self.0.ledger.brief(id.clone()).await.map_err(OperationError::Ledger)?;
-        let Some(job) = job else { return Err(OperationError::NotFound(id.clone())) };
+        self.visible(who, id, self.0.ledger.job(id.clone()).await).await
+    }
+
+    /// Without its request, and without its state where it has ended.
+    async fn look(&self, who: Who<'_>, id: &JobId) -> Result<Job, OperationError> {
+        self.visible(who, id, self.0.ledger.brief(id.clone()).await).await
+    }
+
+    async fn visible(
+        &self,
+        who: Who<'_>,
+        id: &JobId,
+        found: Result<Option<Job>, LedgerError>,
+    ) -> Result<Job, OperationError> {
+        let found = found.map_err(OperationError::Ledger)?;
+        let Some(job) = found else { return Err(OperationError::NotFound(id.clone())) };
         let visible = match who {
             Who::Operator => true,
             Who::Caller(name) => job.caller == name || self.joined(name, &job).await?,
@@ -292,7 +306,7 @@ pub(crate) fn unreadable(job: &Job, why: &StoredError) -> OperationError {
 
 fn view(job: Job) -> Result<Operation, OperationError> {
     let ended = Ended::of(&job).map_err(|e| unreadable(&job, &e))?;
-    let message = kept(&job)?.message;
+    let message = if job.standing.status.is_final() { String::new() } else { kept(&job)?.message };
     let retry_after = wait::retry_after(&job);
     Ok(Operation { ended, message, retry_after, job })
 }

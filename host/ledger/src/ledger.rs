@@ -201,7 +201,8 @@ pub trait Ledger: Send + Sync + 'static {
     fn renew(&self, holder: Arc<str>, held: Vec<Held>) -> Answer<'_, Vec<JobId>>;
 
     fn job(&self, id: JobId) -> Answer<'_, Option<Job>>;
-    /// As [`Ledger::job`], but with an empty `request`: what is told of a job does not need it.
+    /// As [`Ledger::job`], but with an empty `request`, and with an empty `state` where it has ended: what is told of
+    /// a job needs no more.
     fn brief(&self, id: JobId) -> Answer<'_, Option<Job>>;
     fn jobs(&self, filter: Filter) -> Answer<'_, Vec<Job>>;
     /// Those after `after`, in order, at most `limit`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sutler_model::{Digest, PluginName};
 
 use super::rig::{Rig, Sample, claim, claimed, end, history, is_stale, park, row, write};
-use crate::{Begun, Event, Happened, JobId, LeaseChange, LedgerError, Millis, Phase, Status};
+use crate::{Begun, Event, Happened, Job, JobId, LeaseChange, LedgerError, Millis, Phase, Status};
 
 fn held() -> Sample {
     Sample { lease: Some(("host-1", 30)), ..Sample::default() }
@@ -95,7 +95,10 @@ pub async fn final_jobs_free_their_resources(rig: &dyn Rig) {
             Sample { request_id: format!("r-{n}"), body: 10 + n as u8, ..held() }.create(&*ledger).await;
         let waiting = Sample { request_id: "r-x".into(), body: 99, ..held() };
         assert_eq!(ledger.begin(waiting.new_job()).await.unwrap(), Begun::Busy(job.id.clone()));
-        ledger.commit(end(&job, status)).await.unwrap();
+        let ended = ledger.commit(end(&job, status)).await.unwrap();
+        assert!(row(&*ledger, &job).await == ended && !ended.state.is_empty() && ended.answer.is_some());
+        let told = ledger.brief(job.id).await.unwrap().unwrap();
+        assert!(told == Job { request: "".into(), state: "".into(), ..ended }, "{told:?}");
     }
 }
 

@@ -104,7 +104,10 @@ impl Ledger for Memory {
         self.run("job", move |s, _| Ok(s.jobs.get(&id).map(|e| e.job.clone())))
     }
     fn brief(&self, id: JobId) -> Answer<'_, Option<Job>> {
-        let brief = |job: &Job| Job { request: "".into(), ..job.clone() };
+        let brief = |job: &Job| {
+            let state = if job.standing.status.is_final() { "".into() } else { job.state.clone() };
+            Job { request: "".into(), state, ..job.clone() }
+        };
         self.run("brief", move |s, _| Ok(s.jobs.get(&id).map(|e| brief(&e.job))))
     }
     fn jobs(&self, filter: Filter) -> Answer<'_, Vec<Job>> {

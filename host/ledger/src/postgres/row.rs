@@ -30,13 +30,20 @@ pub(super) struct Closed {
 impl Closed {
     pub(super) fn open(mut self, keys: &Keys) -> Result<Job, LedgerError> {
         self.job.request = keys.open_text("request", &self.job.id, &self.request)?;
-        self.brief(keys)
+        self.job.state = keys.open_text("state", &self.job.id, &self.state)?;
+        self.answered(keys)
     }
 
-    /// Without the request.
-    pub(super) fn brief(self, keys: &Keys) -> Result<Job, LedgerError> {
+    /// Without the request, and without the state of one that has ended.
+    pub(super) fn brief(mut self, keys: &Keys) -> Result<Job, LedgerError> {
+        if !self.job.standing.status.is_final() {
+            self.job.state = keys.open_text("state", &self.job.id, &self.state)?;
+        }
+        self.answered(keys)
+    }
+
+    fn answered(self, keys: &Keys) -> Result<Job, LedgerError> {
         let mut job = self.job;
-        job.state = keys.open_text("state", &job.id, &self.state)?;
         job.answer = self.answer.map(|a| keys.open_text("answer", &job.id, &a)).transpose()?;
         Ok(job)
     }

@@ -243,7 +243,7 @@ impl Ledger for Sqlite {
 
     fn brief(&self, id: JobId) -> Answer<'_, Option<Job>> {
         Box::pin(async move {
-            let found = self.readers.one(move |conn| row::closed_by_id(conn, &id)).await?;
+            let found = self.readers.one(move |conn| row::brief_by_id(conn, &id)).await?;
             found.map(|c| c.brief(&self.keys)).transpose()
         })
     }

@@ -34,13 +34,21 @@ impl Closed {
     pub(super) fn open(mut self, keys: &Keys) -> Result<Job, LedgerError> {
         let job = &mut self.stored.job;
         job.request = keys.open_text("request", &job.id, &self.request)?;
-        self.brief(keys)
+        job.state = keys.open_text("state", &job.id, &self.state)?;
+        self.answered(keys)
     }
 
-    /// Without the request.
-    pub(super) fn brief(self, keys: &Keys) -> Result<Job, LedgerError> {
+    /// Without the request, and without the state of one that has ended.
+    pub(super) fn brief(mut self, keys: &Keys) -> Result<Job, LedgerError> {
+        let job = &mut self.stored.job;
+        if !job.standing.status.is_final() {
+            job.state = keys.open_text("state", &job.id, &self.state)?;
+        }
+        self.answered(keys)
+    }
+
+    fn answered(self, keys: &Keys) -> Result<Job, LedgerError> {
         let mut job = self.stored.job;
-        job.state = keys.open_text("state", &job.id, &self.state)?;
         job.answer = self.answer.map(|a| keys.open_text("answer", &job.id, &a)).transpose()?;
         Ok(job)
     }
@@ -87,17 +95,17 @@ impl Reader<'_, '_> {
         T: std::str::FromStr,
         T::Err: std::fmt::Display,
     {
-        self.at += 1;
-        let text = self
-            .row
-            .get_ref(self.at - 1)?
-            .as_str()
-            .map_err(|_| rusqlite::Error::InvalidColumnType(self.at - 1, what.to_owned(), Type::Text))?;
-        text.parse().map_err(|e| unreadable(&format!("a job's {what}"), e))
+        self.text(what)?.unwrap_or_default().parse().map_err(|e| unreadable(&format!("a job's {what}"), e))
     }
     fn optional(&mut self, what: &str) -> Result<Option<Identifier>, Broken> {
-        let text: Option<String> = self.next()?;
-        text.map(|t| Identifier::parse(&t).map_err(|e| unreadable(&format!("a job's {what}"), e))).transpose()
+        let text = self.text(what)?;
+        text.map(|t| Identifier::parse(t).map_err(|e| unreadable(&format!("a job's {what}"), e))).transpose()
+    }
+    fn text(&mut self, what: &str) -> Result<Option<&str>, Broken> {
+        self.at += 1;
+        let text = self.row.get_ref(self.at - 1)?.as_str_or_null();
+        let other = |_| rusqlite::Error::InvalidColumnType(self.at - 1, what.to_owned(), Type::Text);
+        Ok(text.map_err(other)?)
     }
     fn count(&mut self) -> Result<u64, rusqlite::Error> {
         Ok(self.next::<i64>()?.unsigned_abs())
@@ -116,8 +124,8 @@ pub(super) fn stored(row: &Row<'_>) -> Result<Stored, Broken> {
     let (instance, tenant) = (r.optional("instance")?, r.optional("tenant")?);
     let (environment, application) = (r.word("environment")?, r.word("application")?);
     let application = Application { id: application, environment, tenant, instance };
-    let resources: String = r.next()?;
-    let resources = serde_json::from_str(&resources).map_err(|e| unreadable("a job's resources", e))?;
+    let resources = r.text("resources")?.unwrap_or_default();
+    let resources = serde_json::from_str(resources).map_err(|e| unreadable("a job's resources", e))?;
     let (plugin, digest, caller) = (r.word("plugin")?, r.word("digest")?, r.next()?);
     let (route, request_id, body) = (r.next()?, r.next()?, r.next()?);
     let standing = Standing {
@@ -190,6 +198,17 @@ pub(super) fn closed_by_n(conn: &Connection, n: i64) -> Result<Option<Closed>, B
 
 pub(super) fn closed_by_id(conn: &Connection, id: &JobId) -> Result<Option<Closed>, Broken> {
     let sql = select_closed!("WHERE substr(j.id, -32) = ?2 AND j.id = ?1");
+    one(conn.prepare_cached(sql)?, [id.as_str(), digits(id)], closed)
+}
+
+/// The same with an empty request.
+pub(super) fn brief_by_id(conn: &Connection, id: &JobId) -> Result<Option<Closed>, Broken> {
+    let sql = concat!(
+        "SELECT ",
+        columns!(),
+        ", x'', s.sealed, a.sealed FROM provisioning_jobs j LEFT JOIN sealed_states s ON s.job = j.n \
+         LEFT JOIN sealed_answers a ON a.job = j.n WHERE substr(j.id, -32) = ?2 AND j.id = ?1"
+    );
     one(conn.prepare_cached(sql)?, [id.as_str(), digits(id)], closed)
 }
 
