@@ -46,9 +46,9 @@ impl Pair<'_> {
 
     fn client_side(&mut self, chart: &Chart, values: &Value) {
         self.story.push(format!("helm installs {} client-side", chart.name));
-        for ns in [&self.mixed, &self.pure] {
-            self.rig.binary_with(ns, "install", chart, values, &["--server-side=false"]).unwrap();
-        }
+        let install = |ns| self.rig.binary_with(ns, "install", chart, values, &["--server-side=false"]);
+        let [mixed, pure] = [&self.mixed, &self.pure].map(|ns| install(ns).map(drop));
+        self.alike(mixed, pure);
     }
 
     async fn write(&mut self, us: Option<usize>, verb: &str, chart: &Chart, values: &Value) {
