@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sutler_model::Secret;
 
-use crate::oci::{CredentialFiles, Keyring};
+use crate::oci::{CredentialFiles, Keyring, Signers};
 
 /// `[helm]`: limits, times and the cache of charts.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -84,6 +84,10 @@ pub struct RegistryConfig {
     /// File of OpenPGP public keys (`gpg --export`, armoured or not). With it only charts are accepted that one of
     /// them signed: with `helm package --sign`, pushed together with their `.prov` file.
     pub verify: Option<PathBuf>,
+    /// File of PEM public keys (ECDSA P-256, as `cosign generate-key-pair` writes it). With it only charts are accepted
+    /// whose manifest one of them signed: `cosign sign --key cosign.key REGISTRY/PATH@DIGEST`. Neither certificates nor
+    /// transparency logs are asked.
+    pub cosign_key: Option<PathBuf>,
 }
 
 /// A configuration that cannot be used.
@@ -143,6 +147,7 @@ pub(crate) struct Registry {
     pub(crate) plain_http: bool,
     pub(crate) proxy: Proxy,
     pub(crate) keyring: Option<Arc<Keyring>>,
+    pub(crate) signers: Option<Signers>,
 }
 
 fn read(registry: &str, what: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
@@ -214,7 +219,14 @@ impl RegistryConfig {
             Some(text) if text.expose() == "none" => Proxy::Direct,
             Some(text) => Proxy::At(text.clone()),
         };
-        Ok(Registry { credentials, ca, plain_http: self.plain_http, proxy, keyring })
+        let signers = match &self.cosign_key {
+            None => None,
+            Some(path) => {
+                let keys = Signers::read(&read(registry, "cosign-key", path)?);
+                Some(keys.map_err(|why| bad(&format!("cosign-key {}: {why}", path.display())))?)
+            }
+        };
+        Ok(Registry { credentials, ca, plain_http: self.plain_http, proxy, keyring, signers })
     }
 
     fn login(&self, registry: &str) -> Result<Option<Login>, ConfigError> {
@@ -288,6 +300,7 @@ mod tests {
             (json!({"docker-config": "/no/such/file"}), "/no/such/file cannot be read"),
             (json!({"docker-config": file, "token": "t"}), "either docker-config or credentials"),
             (json!({"verify": file}), "holds no OpenPGP public key"),
+            (json!({"cosign-key": file}), "key 1 is no PEM public key"),
             (json!({"plain-http": true, "ca": file}), "no meaning"),
         ] {
             let e = resolve(bad.clone()).unwrap_err();

@@ -40,8 +40,8 @@ pub enum RegistryError {
         "{what} of {chart} is not the {told} bytes that its manifest tells: it was changed or damaged on its way"
     )]
     Size { chart: String, what: &'static str, told: u64 },
-    #[error("{chart} is not signed as [registries] `verify` demands: {why}")]
-    NotSigned { chart: String, why: String },
+    #[error("{chart} is not signed as [registries] `{key}` demands: {why}")]
+    NotSigned { chart: String, key: &'static str, why: String },
     #[error("{what} of {chart} is larger than {limit} bytes")]
     TooLarge { chart: String, what: &'static str, limit: u64 },
     #[error("registry {registry} answered {status} for {what}")]

@@ -3,6 +3,7 @@
 mod auth;
 mod cache;
 mod client;
+mod cosign;
 mod credentials;
 mod error;
 mod login;
@@ -22,6 +23,7 @@ pub use range::{BadRange, Range};
 pub use reference::{BadChartUrl, ChartUrl};
 
 pub(crate) use client::Clock;
+pub(crate) use cosign::Signers;
 pub(crate) use credentials::CredentialFiles;
 pub(crate) use provenance::Keyring;
 pub(crate) use pull::{Charts, Wanted};

@@ -12,6 +12,7 @@ use sutler_model::Digest;
 use super::auth::Operation;
 use super::cache::Disk;
 use super::client::{Bounds, Clock, Remote, Request};
+use super::cosign;
 use super::error::RegistryError;
 use super::manifest::{self, Part, not_a_chart, parts};
 use super::provenance::{self, Keyring};
@@ -212,6 +213,9 @@ impl Charts {
                 bytes
             }
         };
+        if let Some(signers) = self.registries.signers(url.host()) {
+            cosign::check(signers, &remote, url, digest, clock).await?;
+        }
         let keyring = self.registries.keyring(url.host());
         let parts = parts(url, &manifest, keyring.is_some())?;
         let content = Blob { what: "the content", part: parts.content, most: self.max_chart };
@@ -221,6 +225,7 @@ impl Charts {
             Some(keyring) => {
                 let part = parts.provenance.ok_or_else(|| RegistryError::NotSigned {
                     chart: url.to_string(),
+                    key: "verify",
                     why: "there is no provenance file beside it; use `helm package --sign`, and push the chart with its .prov".into(),
                 })?;
                 let blob = Blob { what: "the provenance file", part, most: provenance::LIMIT };
@@ -291,9 +296,9 @@ fn read(
     }
     if let Some((keyring, file)) = signed {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let key = keyring
-            .check(&file, name, version, content.digest, now.as_secs())
-            .map_err(|e| RegistryError::NotSigned { chart: url.to_string(), why: e.to_string() })?;
+        let key = keyring.check(&file, name, version, content.digest, now.as_secs()).map_err(|e| {
+            RegistryError::NotSigned { chart: url.to_string(), key: "verify", why: e.to_string() }
+        })?;
         tracing::info!(event = "helm.verified", chart = %url, version, key);
     }
     Ok(chart)

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::client::Remote;
+use super::cosign::Signers;
 use super::credentials::CredentialFiles;
 use super::error::RegistryError;
 use super::network::Network;
@@ -58,5 +59,10 @@ impl Registries {
     /// The keys of which one must have signed a registry's charts.
     pub(super) fn keyring(&self, host: &str) -> Option<&Arc<Keyring>> {
         self.configured.get(host).and_then(|(registry, _)| registry.keyring.as_ref())
+    }
+
+    /// The keys of which one must have signed the manifests of a registry's charts.
+    pub(super) fn signers(&self, host: &str) -> Option<&Signers> {
+        self.configured.get(host).and_then(|(registry, _)| registry.signers.as_ref())
     }
 }

@@ -11,6 +11,7 @@
 mod again;
 mod archive;
 mod atomic;
+mod cosign;
 mod credentials;
 mod drift;
 mod faulty;
