@@ -6,6 +6,7 @@ mod client;
 mod credentials;
 mod error;
 mod login;
+mod logins;
 mod manifest;
 mod network;
 mod probe;
@@ -17,6 +18,7 @@ mod registries;
 mod tags;
 
 pub use error::RegistryError;
+pub use logins::{RegistryLogin, RegistryLogins};
 pub use probe::{RegistryAccess, RegistryProbe};
 pub use range::{BadRange, Range};
 pub use reference::{BadChartUrl, ChartUrl};
