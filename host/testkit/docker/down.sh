@@ -16,11 +16,12 @@ if [ -f "$root/docker.pid" ]; then
 fi
 # Of a daemon that was killed: what it had below the folder.
 for process in /proc/[0-9]*; do
-  case $(tr '\0' ' ' < "$process/cmdline" 2> /dev/null) in
+  case $({ tr "\0" " " < "$process/cmdline"; } 2> /dev/null) in
     *containerd*"$root/"*) kill -KILL "${process#/proc/}" 2> /dev/null || true ;;
   esac
 done
 awk -v root="$root/" 'index($2, root) == 1 {print $2}' /proc/self/mounts | sort -r | while read -r mounted; do
   umount --lazy "$mounted" || true
 done
+ip link delete sutler-docker0 2> /dev/null || true
 rm -rf "$root"

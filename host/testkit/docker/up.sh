@@ -11,11 +11,15 @@ for program in dockerd containerd runc jq; do
 done
 "$here/down.sh" --root "$root"
 mkdir -p "$root/data" "$root/run"
+# A bridge of its own: docker0 may be another daemon's.
+ip link add name sutler-docker0 type bridge
+ip address add 10.213.77.1/24 dev sutler-docker0
+ip link set sutler-docker0 up
 
 # start DRIVER: whether a daemon with this storage driver answers.
 start() {
   setsid dockerd --host "unix://$root/docker.sock" --data-root "$root/data" --exec-root "$root/run" \
-    --pidfile "$root/docker.pid" --storage-driver "$1" --bip 10.213.77.1/24 --iptables=false --ip-masq=false \
+    --pidfile "$root/docker.pid" --storage-driver "$1" --bridge sutler-docker0 --iptables=false --ip-masq=false \
     --add-runtime "sutler-test=$here/runtime.sh" --default-runtime sutler-test \
     > "$root/docker.log" 2>&1 < /dev/null &
   local daemon=$!
@@ -24,13 +28,13 @@ start() {
     kill -0 "$daemon" 2> /dev/null || return 1
     sleep 0.2
   done
+  kill "$daemon"
   return 1
 }
 
 # Within another overlay the kernel refuses a second one; vfs copies instead.
 if ! start overlay2; then
-  "$here/down.sh" --root "$root"
-  mkdir -p "$root/data" "$root/run"
+  rm -rf "$root/data"
   start vfs || { tail -20 "$root/docker.log" >&2; exit 1; }
 fi
 echo "SUTLER_REAL_DOCKER=$root/docker.sock" > "$root/env"

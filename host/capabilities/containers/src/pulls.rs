@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bollard::Docker;
 use bollard::auth::DockerCredentials;
@@ -13,11 +13,21 @@ use tokio::task::AbortHandle;
 
 use crate::{Error, Image};
 
+/// How long a failure is told to those who come back for it, before the pull is begun anew.
+const TOLD: Duration = Duration::from_secs(60);
+
 #[derive(Debug, Clone)]
 enum Progress {
     /// Layers that are there, and those that are known.
     Running(usize, usize),
-    Ended(Result<(), Error>),
+    Ended(Result<(), Error>, Instant),
+}
+
+impl Progress {
+    /// Nobody waits for it any more, and what it came to may be another by now.
+    fn is_old(&self) -> bool {
+        matches!(self, Self::Ended(outcome, at) if outcome.is_ok() || at.elapsed() > TOLD)
+    }
 }
 
 /// Ends its pull when the last one who knows of it is gone.
@@ -53,14 +63,17 @@ impl Pulls {
         let name = image.pinned();
         let pull = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.get(&name).is_some_and(|pull| pull.progress.borrow().is_old()) {
+                all.remove(&name);
+            }
             let begin = || Arc::new(begin(docker.clone(), name.clone(), login, longest));
             all.entry(name.clone()).or_insert_with(begin).clone()
         };
         let mut progress = pull.progress.clone();
-        let ended = progress.wait_for(|p| matches!(p, Progress::Ended(_)));
+        let ended = progress.wait_for(|p| matches!(p, Progress::Ended(..)));
         let outcome = match tokio::time::timeout(patience, ended).await {
             Ok(Ok(p)) => match &*p {
-                Progress::Ended(outcome) => outcome.clone(),
+                Progress::Ended(outcome, _) => outcome.clone(),
                 Progress::Running(..) => Ok(()),
             },
             Ok(Err(_)) => Err(Error::Unavailable(format!("the pull of {name} was cut off"))),
@@ -90,7 +103,7 @@ fn begin(docker: Docker, name: String, login: Option<DockerCredentials>, longest
             Err(_) => Err(refused(&name, &format!("it took longer than {} s", longest.as_secs()))),
         };
         tracing::info!(event = "image-pulled", image = name, pulled = outcome.is_ok());
-        tell.send_replace(Progress::Ended(outcome));
+        tell.send_replace(Progress::Ended(outcome, Instant::now()));
     });
     Pull { progress, task: task.abort_handle() }
 }
