@@ -114,7 +114,7 @@ impl fmt::Display for Image {
 }
 
 /// `registry.example/ksml/*`, `axual/ksml:1.*`, `axual/ksml@sha256:…`. The registry is exact and read as Docker reads
-/// it; path and tag may have `*` and placeholders. Without a tag every tag and digest is meant; with one, no digest.
+/// it; path and tag may have `*` and placeholders, and `*` alone is all of Docker Hub. Without a tag every tag and digest is meant; with one, no digest.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ImagePattern {
@@ -148,7 +148,9 @@ impl TryFrom<String> for ImagePattern {
             return Err(BadImagePattern::Host(s.clone()));
         }
         let (path, tag) = split_tag(rest);
-        let (host, path) = normal(host, path);
+        // All of a registry, Docker Hub's own images or not.
+        let (host, path) =
+            if path == "*" { (normal(host, "a/b").0, path.to_owned()) } else { normal(host, path) };
         let pattern = |p: &str| p.parse::<Pattern>().map_err(|e| part(e.to_string()));
         Ok(Self { host, path: pattern(&path)?, tag: tag.map(pattern).transpose()?, digest })
     }
@@ -206,8 +208,11 @@ mod tests {
             ("registry.example/*", "registry.example:5000/a", false),
             ("registry.example/*", "evil.example/registry.example/a", false),
             ("*", "ubuntu", true),
-            ("*", "axual/ksml", false),
+            ("*", "axual/ksml", true),
+            ("*", "registry.example/ksml", false),
             ("docker.io/*", "axual/ksml", true),
+            ("ksml-*", "ksml-a", true),
+            ("ksml-*", "ksml-a/b", false),
         ] {
             let p = ImagePattern::try_from(pattern.to_owned()).unwrap();
             assert_eq!(p.covers(&image.parse().unwrap(), &Owner::nobody()), fits, "{pattern} {image}");

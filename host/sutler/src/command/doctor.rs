@@ -123,7 +123,8 @@ impl Doctor {
             containers::look(of, config, ledger.as_deref(), report).await;
         }
         let Some(clusters) = &config.kubernetes else {
-            report.ok("cluster", "none is configured; plugins have no Kubernetes, no Helm and no logs of pods");
+            report
+                .ok("cluster", "none is configured; plugins have no Kubernetes, no Helm and no logs of pods");
             return;
         };
         let clusters = match Clusters::new(clusters) {

@@ -55,7 +55,10 @@ fn it_comes_settles_stays_and_goes() {
     let seen = s.inspect(settings(), made.clone()).unwrap();
     assert_eq!((&seen["settings"], &seen["outputs"], &seen["differences"]), (&settings(), &made, &json!([])));
     let at = s.locate(settings()).unwrap();
-    assert_eq!((at[0].cluster.as_deref(), at[0].container.as_deref()), (Some("docker:"), made["release"].as_str()));
+    assert_eq!(
+        (at[0].cluster.as_deref(), at[0].container.as_deref()),
+        (Some("docker:"), made["release"].as_str())
+    );
     let gone = s.plan(Delete, NONE, settings()).unwrap();
     assert!(gone["warnings"].to_string().contains("-store"), "{gone}");
     s.apply(Delete, NONE, settings()).unwrap();
@@ -83,14 +86,20 @@ fn what_the_chart_would_mount_is_put_in() {
     assert_eq!(ksml["prometheus"], json!({"enabled": true, "host": "0.0.0.0", "port": 9100}));
     assert_eq!(ksml["errorHandling"]["consume"], json!({"log": true, "handler": "continueOnFail"}));
     assert_eq!(ksml["notations"]["avro"]["schemaRegistry"], "confluent");
-    assert_eq!((&ksml["schemaDirectory"], &ksml["storageDirectory"]), (&json!("/ksml/schemas"), &json!("/ksml-store")));
+    assert_eq!(
+        (&ksml["schemaDirectory"], &ksml["storageDirectory"]),
+        (&json!("/ksml/schemas"), &json!("/ksml-store"))
+    );
     assert_eq!(runner["kafka"]["bootstrap.servers"], "kafka:9092");
     assert_eq!(file("/ksml/definitions/main.yaml"), Some(("streams: {}\n".into(), false)));
     assert_eq!(file("/ksml/schemas/Reading.avsc"), Some(("{}".into(), false)));
     let (login, secret) = file("/ksml-secrets/kafka.properties").unwrap();
     assert!(secret && login.contains("password=\"pw\""), "{login}");
     let (logging, _) = file("/ksml/logging/logback.xml").unwrap();
-    assert!(logging.contains("root level=\"WARN\"") && logging.contains("name=\"org.apache.kafka\" level=\"ERROR\""));
+    assert!(
+        logging.contains("root level=\"WARN\"")
+            && logging.contains("name=\"org.apache.kafka\" level=\"ERROR\"")
+    );
     assert!(world(|w| w.containers.values().all(|c| {
         c.spec.env.iter().any(|v| v.name == "LOGBACK_CONFIGURATION_FILE") && !c.status.note.contains("pw")
     })));
@@ -136,7 +145,10 @@ fn a_container_that_was_stopped_by_hand_is_started() {
         (state.running, state.exit_code) = (false, Some(137));
     });
     let seen = s.inspect(settings(), NONE).unwrap();
-    assert_eq!((&seen["differences"][0]["at"], &seen["outputs"]["phase"]), (&json!("/container/running"), &json!("Failed")));
+    assert_eq!(
+        (&seen["differences"][0]["at"], &seen["outputs"]["phase"]),
+        (&json!("/container/running"), &json!("Failed"))
+    );
     s.apply(Update, settings(), settings()).unwrap();
     assert_eq!(s.inspect(settings(), NONE).unwrap()["differences"], json!([]));
 }
@@ -148,7 +160,8 @@ fn one_that_is_not_well_has_failed() {
         s.apply(Create, settings(), NONE).unwrap();
         world(|w| {
             let state = &mut w.containers.values_mut().next().unwrap().status.state;
-            (state.running, state.health, state.exit_code) = (exit.is_none(), health.map(str::to_owned), exit);
+            (state.running, state.health, state.exit_code) =
+                (exit.is_none(), health.map(str::to_owned), exit);
         });
         let seen = s.inspect(settings(), NONE).unwrap();
         assert_eq!((&seen["outputs"]["phase"], &seen["outputs"]["ready"]), (&json!("Failed"), &json!(false)));

@@ -106,7 +106,9 @@ async fn real_docker_pulls_what_is_not_there() {
         // It may take longer than one call waits.
         let done = loop {
             match s.world.run(&acme, &granted, &wanted, Duration::ZERO).await {
-                Err(Error::Other { code: "pulling", message }) => assert!(message.contains(&image), "{message}"),
+                Err(Error::Other { code: "pulling", message }) => {
+                    assert!(message.contains(&image), "{message}")
+                }
                 other => break other,
             }
         };
@@ -124,7 +126,11 @@ async fn real_docker_pulls_what_is_not_there() {
     };
     let Err(Error::Other { code: "image", message }) = absent else { panic!("{absent:?}") };
     assert!(message.contains("images/none:1") && message.contains("[registries]"), "{message}");
-    assert_eq!(s.docker.inspect("pulls-orders").unwrap()["Id"], before, "what runs stays until there is a new one");
+    assert_eq!(
+        s.docker.inspect("pulls-orders").unwrap()["Id"],
+        before,
+        "what runs stays until there is a new one"
+    );
     s.world.remove(&acme, &granted, "pulls-orders").await.unwrap();
 }
 
@@ -157,10 +163,8 @@ async fn real_docker_logs_are_read_by_their_owner() {
     pieces.next().await.unwrap().unwrap();
     let lines = s.world.logs(&acme, &all(), "tail-orders", 1).await.unwrap();
     assert!(lines.len() == 1 && lines[0].starts_with("INFO line "), "{lines:?}");
-    let lost = sutler_model::Call {
-        fence: Fence::until(std::time::Instant::now()),
-        ..call("tail", Mode::Apply)
-    };
+    let lost =
+        sutler_model::Call { fence: Fence::until(std::time::Instant::now()), ..call("tail", Mode::Apply) };
     assert_eq!(s.world.remove(&lost, &all(), "tail-orders").await, Err(Error::TimedOut));
     assert!(s.docker.inspect("tail-orders").is_some());
     s.world.remove(&acme, &all(), "tail-orders").await.unwrap();

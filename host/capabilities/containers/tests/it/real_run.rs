@@ -33,7 +33,10 @@ async fn real_docker_containers_are_as_asked_for_and_have_no_more() {
     assert_eq!(host["PortBindings"]["8080/tcp"][0]["HostIp"], "127.0.0.1");
     let labels = &made["Config"]["Labels"];
     assert_eq!(labels["sutler.dev/owner"], acme.owner.hash());
-    assert_eq!((&labels["sutler.dev/tenant"], &labels["sutler.dev/plugin"]), (&"made".into(), &"ksml".into()));
+    assert_eq!(
+        (&labels["sutler.dev/tenant"], &labels["sutler.dev/plugin"]),
+        (&"made".into(), &"ksml".into())
+    );
     assert!(!made.to_string().contains("hunter2"));
     let is = |mode, user, text: &str| (mode, user, text.to_owned());
     assert_eq!(s.docker.file("made-orders", "/a/new/folder/plain.txt"), is(0o444, 0, "plain"));
@@ -80,7 +83,10 @@ async fn real_docker_running_is_repeatable_from_anywhere() {
     let second = id();
     s.docker.run(&["stop", "--time", "1", "again-orders"]);
     run(&wanted).await;
-    assert_eq!((id(), s.docker.inspect("again-orders").unwrap()["State"]["Running"].clone()), (second.clone(), true.into()));
+    assert_eq!(
+        (id(), s.docker.inspect("again-orders").unwrap()["State"]["Running"].clone()),
+        (second.clone(), true.into())
+    );
     wanted.files = vec![file("/conf/a.txt", "two", false)];
     s.docker.run(&["stop", "--time", "1", "again-orders"]);
     run(&wanted).await;

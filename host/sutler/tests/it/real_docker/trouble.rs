@@ -68,7 +68,10 @@ async fn real_docker_applications_of_the_same_words_do_not_meet() {
     let left = s.docker.with_label(&s.label());
     assert_eq!(left.len(), 1, "{left:?}");
     let labels = s.docker.inspect(&left[0]).unwrap()["Config"]["Labels"].clone();
-    assert_eq!((&labels["sutler.dev/application"], &labels["sutler.dev/environment"]), (&json!("a-b"), &json!("c")));
+    assert_eq!(
+        (&labels["sutler.dev/application"], &labels["sutler.dev/environment"]),
+        (&json!("a-b"), &json!("c"))
+    );
     s.clear();
 }
 
@@ -86,7 +89,12 @@ async fn real_docker_what_docker_cannot_do_is_refused() {
         let mut wanted = settings();
         wanted.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let answered = Caller::new(&s.host.url).apply(&s.request().create(wanted).body()).await;
-        assert_eq!((&answered.json["code"], &answered.json["path"]), (&json!("unsupported-settings"), &json!(at)), "{}", answered.text);
+        assert_eq!(
+            (&answered.json["code"], &answered.json["path"]),
+            (&json!("unsupported-settings"), &json!(at)),
+            "{}",
+            answered.text
+        );
     }
     // More than is granted names the grant.
     let mut large = settings();
@@ -157,7 +165,10 @@ async fn real_docker_the_doctor_lists_orphans() {
     words.push(RUNNER.into());
     s.docker.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
     let (_, found) = doctor(&s);
-    assert!(found.iter().any(|f| f["what"].as_str().unwrap().contains("deleted its application")), "{found:?}");
+    assert!(
+        found.iter().any(|f| f["what"].as_str().unwrap().contains("deleted its application")),
+        "{found:?}"
+    );
     s.clear();
     // A daemon that is not there.
     s.config = s.config.replace(&s.docker.socket.display().to_string(), "/no/such/docker.sock");
