@@ -16,11 +16,11 @@ pub struct Grants {
     /// without one are Docker Hub's.
     #[schemars(with = "Vec<String>")]
     pub images: Vec<ImagePattern>,
-    /// Patterns of names of containers and volumes.
+    /// Patterns of names of containers and volumes; any where it is left out.
     #[schemars(with = "Vec<String>")]
     pub names: Vec<Pattern>,
-    /// Patterns of Docker networks; `bridge` is the one that containers are in which name none. The host's own
-    /// network and that of another container are never allowed.
+    /// Patterns of Docker networks; `bridge`, which containers are in that name none, where it is left out. The host's
+    /// own network and that of another container are never allowed.
     #[schemars(with = "Vec<String>")]
     pub networks: Vec<Pattern>,
     /// Ports of the host that may be published: `8080`, `9000-9100`.
