@@ -12,8 +12,8 @@ done
 "$here/down.sh" --root "$root"
 mkdir -p "$root/data" "$root/run"
 # A bridge of its own: docker0 may be another daemon's.
-ip link add name sutler-docker0 type bridge
-ip address add 10.213.77.1/24 dev sutler-docker0
+ip link show sutler-docker0 > /dev/null 2>&1 || ip link add name sutler-docker0 type bridge
+ip address replace 10.213.77.1/24 dev sutler-docker0
 ip link set sutler-docker0 up
 
 # start DRIVER: whether a daemon with this storage driver answers.

@@ -82,7 +82,8 @@ impl Containers {
 
     pub(crate) async fn look(&self, call: &Call, name: &str) -> Result<Named, Error> {
         let doing = format!("inspect container {name}");
-        let asked = self.daemon.client().await?.inspect_container(name, None::<InspectContainerOptions>);
+        let asked =
+            self.daemon.client_for(call).await?.inspect_container(name, None::<InspectContainerOptions>);
         match self.daemon.bounded(call, &doing, Duration::ZERO, asked).await {
             // Docker also takes the beginning of an id for a name.
             Ok(found) if found.name.as_deref().map(|n| n.trim_start_matches('/')) != Some(name) => {
@@ -118,7 +119,7 @@ impl Containers {
     /// What the daemon says.
     pub async fn list(&self, call: &Call, grants: &Effective<Grants>) -> Result<Vec<Status>, Error> {
         let label = format!("{}={}", Owner::LABEL, call.owner.hash());
-        let asked = self.daemon.client().await?.list_containers(Some(labelled(&[label])));
+        let asked = self.daemon.client_for(call).await?.list_containers(Some(labelled(&[label])));
         let found = self.daemon.bounded(call, "list containers", Duration::ZERO, asked).await?;
         let mut names: Vec<String> = found.iter().map(name_of).collect();
         names.sort();
@@ -151,7 +152,7 @@ impl Containers {
         let most = if tail_lines == 0 { 100 } else { tail_lines.min(MOST_LINES) };
         let options =
             LogsOptions { stdout: true, stderr: true, tail: most.to_string(), ..LogsOptions::default() };
-        let mut frames = self.daemon.client().await?.logs(&found.id, Some(options));
+        let mut frames = self.daemon.client_for(call).await?.logs(&found.id, Some(options));
         let read = async {
             let mut text = Vec::new();
             while let Some(frame) = frames.next().await {
@@ -189,7 +190,7 @@ impl Containers {
     pub(crate) async fn end(&self, call: &Call, found: &Found, grace: Duration) -> Result<(), Error> {
         let seconds = i32::try_from(grace.as_secs()).unwrap_or(i32::MAX);
         let options = StopContainerOptions { t: Some(seconds), ..StopContainerOptions::default() };
-        let asked = self.daemon.client().await?.stop_container(&found.id, Some(options));
+        let asked = self.daemon.client_for(call).await?.stop_container(&found.id, Some(options));
         self.daemon.bounded(call, &format!("stop container {}", found.status.name), grace, asked).await
     }
 
@@ -207,7 +208,7 @@ impl Containers {
 
     pub(crate) async fn take_away(&self, call: &Call, found: &Found) -> Result<(), Error> {
         let options = RemoveContainerOptions { v: true, force: true, ..RemoveContainerOptions::default() };
-        let asked = self.daemon.client().await?.remove_container(&found.id, Some(options));
+        let asked = self.daemon.client_for(call).await?.remove_container(&found.id, Some(options));
         let doing = format!("remove container {}", found.status.name);
         match self.daemon.bounded(call, &doing, Duration::ZERO, asked).await {
             // A removal that was cut off before goes on in the daemon.

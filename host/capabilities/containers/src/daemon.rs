@@ -66,6 +66,11 @@ impl Daemon {
             .await
     }
 
+    /// The same within what is left of a call.
+    pub(crate) async fn client_for(&self, call: &Call) -> Result<&Docker, Error> {
+        tokio::time::timeout(call.left(), self.client()).await.unwrap_or(Err(Error::TimedOut))
+    }
+
     const fn each(&self) -> Duration {
         Duration::from_secs(self.config.timeout_seconds)
     }

@@ -103,7 +103,7 @@ impl Containers {
         let same = ["sutler.dev/plugin", "sutler.dev/tenant", "sutler.dev/instance"];
         let given: Vec<String> =
             same.iter().filter_map(|key| labels.get(*key).map(|value| format!("{key}={value}"))).collect();
-        let asked = self.daemon.client().await?.list_containers(Some(labelled(&given)));
+        let asked = self.daemon.client_for(call).await?.list_containers(Some(labelled(&given)));
         let found = self.daemon.bounded(call, "list containers", Duration::ZERO, asked).await?;
         // A label that the call lacks is one that the others must lack, too.
         let alike = found.iter().filter(|c| {
@@ -115,7 +115,7 @@ impl Containers {
 
     /// Pulls what is not there.
     async fn image(&self, call: &Call, image: &Image) -> Result<(), Error> {
-        let docker = self.daemon.client().await?;
+        let docker = self.daemon.client_for(call).await?;
         let name = image.pinned();
         let asked = docker.inspect_image(&name);
         match self.daemon.bounded(call, &format!("inspect image {name}"), Duration::ZERO, asked).await {
@@ -142,7 +142,7 @@ impl Containers {
         let body = body::of(asked.spec, &asked.image.pinned(), labels, asked.public);
         let options =
             CreateContainerOptions { name: Some(name.clone()), ..CreateContainerOptions::default() };
-        let made = self.daemon.client().await?.create_container(Some(options), body);
+        let made = self.daemon.client_for(call).await?.create_container(Some(options), body);
         match self.daemon.bounded(call, &format!("create container {name}"), Duration::ZERO, made).await {
             Ok(made) => Ok(made.id),
             // The image went, or the network is none; somebody took the name in this moment.
@@ -164,7 +164,7 @@ impl Containers {
             let archive = archive(spec, user, &missing)?;
             let options =
                 UploadToContainerOptions { path: "/".into(), ..UploadToContainerOptions::default() };
-            let put = self.daemon.client().await?.upload_to_container(
+            let put = self.daemon.client_for(call).await?.upload_to_container(
                 id,
                 Some(options),
                 bollard::body_full(archive.into()),
@@ -175,14 +175,14 @@ impl Containers {
     }
 
     async fn start(&self, call: &Call, spec: &Spec, id: &str) -> Result<(), Error> {
-        let asked = self.daemon.client().await?.start_container(id, None::<StartContainerOptions>);
+        let asked = self.daemon.client_for(call).await?.start_container(id, None::<StartContainerOptions>);
         self.daemon.bounded(call, &format!("start container {}", spec.name), Duration::ZERO, asked).await
     }
 
     /// Who the image's process is.
     async fn user(&self, call: &Call, asked: &Asked<'_>, id: &str) -> Result<User, Error> {
         let name = asked.image.pinned();
-        let docker = self.daemon.client().await?;
+        let docker = self.daemon.client_for(call).await?;
         let doing = format!("inspect image {name}");
         let found = self.daemon.bounded(call, &doing, Duration::ZERO, docker.inspect_image(&name)).await?;
         let text = found.config.and_then(|c| c.user).unwrap_or_default();
@@ -222,7 +222,7 @@ impl Containers {
             // Nothing is in a folder that is not there.
             if !above(folder).any(|f| out.contains(f)) {
                 let options = ContainerArchiveInfoOptions { path: folder.to_owned() };
-                let asked = self.daemon.client().await?.get_container_archive_info(id, Some(options));
+                let asked = self.daemon.client_for(call).await?.get_container_archive_info(id, Some(options));
                 match self
                     .daemon
                     .bounded(call, &format!("look for {folder} in {}", spec.name), Duration::ZERO, asked)

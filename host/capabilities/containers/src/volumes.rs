@@ -15,7 +15,7 @@ use crate::{Containers, Error, Grants, grant};
 impl Containers {
     /// The note of a volume of the owner's, or `Conflict` where it is somebody else's.
     async fn look_at_volume(&self, call: &Call, name: &str) -> Result<Option<String>, Error> {
-        let asked = self.daemon.client().await?.inspect_volume(name);
+        let asked = self.daemon.client_for(call).await?.inspect_volume(name);
         match self.daemon.bounded(call, &format!("inspect volume {name}"), Duration::ZERO, asked).await {
             Ok(mut found) if found.labels.get(Owner::LABEL) == Some(&call.owner.hash()) => {
                 Ok(Some(found.labels.remove(NOTE_LABEL).unwrap_or_default()))
@@ -38,14 +38,14 @@ impl Containers {
             labels: Some(labels),
             ..VolumeCreateRequest::default()
         };
-        let asked = self.daemon.client().await?.create_volume(request);
+        let asked = self.daemon.client_for(call).await?.create_volume(request);
         self.daemon.bounded(call, &format!("create volume {name}"), Duration::ZERO, asked).await?;
         // Docker answers what is there: in this moment somebody else may have made it.
         self.look_at_volume(call, name).await.map(drop)
     }
 
     async fn delete_volume(&self, call: &Call, name: &str) -> Result<(), Error> {
-        let asked = self.daemon.client().await?.remove_volume(name, None::<RemoveVolumeOptions>);
+        let asked = self.daemon.client_for(call).await?.remove_volume(name, None::<RemoveVolumeOptions>);
         self.daemon.bounded(call, &format!("remove volume {name}"), Duration::ZERO, asked).await
     }
 
