@@ -71,7 +71,7 @@ pub(crate) fn writes(call: &Call) -> Result<(), Error> {
 /// What has the name.
 pub(crate) enum Named {
     Nobody,
-    Ours(Found),
+    Ours(Box<Found>),
     Foreign,
 }
 
@@ -89,7 +89,10 @@ impl Containers {
             Ok(found) if found.name.as_deref().map(|n| n.trim_start_matches('/')) != Some(name) => {
                 Ok(Named::Nobody)
             }
-            Ok(found) => Ok(Found::of(found, &call.owner)?.map_or(Named::Foreign, Named::Ours)),
+            Ok(found) => {
+                Ok(Found::of(found, &call.owner)?
+                    .map_or(Named::Foreign, |found| Named::Ours(Box::new(found))))
+            }
             Err(Error::NotFound) => Ok(Named::Nobody),
             Err(e) => Err(e),
         }
@@ -98,7 +101,7 @@ impl Containers {
     /// The owner's container of this name.
     pub(crate) async fn find(&self, call: &Call, name: &str) -> Result<Found, Error> {
         match self.look(call, name).await? {
-            Named::Ours(found) => Ok(found),
+            Named::Ours(found) => Ok(*found),
             Named::Nobody | Named::Foreign => Err(Error::NotFound),
         }
     }

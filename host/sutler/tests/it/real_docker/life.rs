@@ -47,7 +47,9 @@ async fn real_docker_life_of_an_application() {
 
 async fn restarted(s: &Site, name: &str, outputs: &Value) {
     s.docker.kill_process(name);
-    s.until(name, |c| c["RestartCount"] == 1 && c["State"]["Running"] == true).await;
+    // A container that is about to start again is told as running, too.
+    let up = |state: &Value| state["Running"] == true && state["Restarting"] == false;
+    s.until(name, |c| c["RestartCount"] == 1 && up(&c["State"])).await;
     let seen = s.seen(settings(), outputs.clone()).await;
     assert_eq!((&seen["presence"], &seen["drift"]), (&json!("present"), &json!([])), "{seen}");
     assert_eq!(seen["outputs"]["pods"]["restarts"], 1, "{seen}");

@@ -100,7 +100,7 @@ async fn real_docker_logs_have_their_options() {
     assert_eq!(followed.expect("it ends"), shown);
     let previous = client().get(s.url("previous=true")).send().await.unwrap();
     let refused: Value = previous.json().await.unwrap();
-    assert_eq!(refused["code"], "not-supported", "{refused}");
+    assert_eq!(refused["error"]["code"], "not-supported", "{refused}");
     let other = client().get(s.url("pod=other")).send().await.unwrap();
     assert_eq!(other.status(), 404);
     s.clear();

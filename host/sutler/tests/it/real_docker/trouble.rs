@@ -120,7 +120,10 @@ async fn real_docker_the_doctor_lists_orphans() {
     s.create(settings()).await;
     let (name, made) = s.container();
     let mine = |found: &[Value]| -> Vec<Value> {
-        found.iter().filter(|f| f["what"].as_str().unwrap().contains("docker-doctor")).cloned().collect()
+        let mut mine: Vec<Value> =
+            found.iter().filter(|f| f["what"].as_str().unwrap().contains("docker-doctor")).cloned().collect();
+        mine.sort_by_key(|f| f["what"].to_string());
+        mine
     };
     let (_, found) = doctor(&s);
     assert!(found[0]["what"].as_str().unwrap().contains("answers") && found[0]["level"] == "ok", "{found:?}");
