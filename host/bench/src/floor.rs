@@ -34,7 +34,7 @@ impl Floor {
         let mut linker = Linker::new(engine.wasmtime());
         // A plan of this plugin calls nothing of the host.
         linker.define_unknown_imports_as_traps(&component).map_err(wrong)?;
-        let interface = component.get_export_index(None, "sutler:provisioner/provisioner@0.1.0");
+        let interface = component.get_export_index(None, "sutler:provisioner/provisioner@0.1.1");
         let plan = component.get_export_index(interface.as_ref(), "plan").context("no plan")?;
         Ok(Self { component: linker.instantiate_pre(&component).map_err(wrong)?, engine, plan })
     }

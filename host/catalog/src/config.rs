@@ -89,6 +89,7 @@ pub struct CapabilityGrants {
     pub kubernetes: Option<sutler_kubernetes::Grants>,
     pub helm: Option<sutler_helm::Grants>,
     pub logs: Option<sutler_logs::Grants>,
+    pub containers: Option<sutler_containers::Grants>,
 }
 
 /// `[tenants.NAME]` and `[instances.NAME]`: what holds there besides the plugin's own grants.

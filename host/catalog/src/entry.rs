@@ -171,5 +171,6 @@ fn grant_set(
         kubernetes: layers(plugin, own, scopes, |g| &g.kubernetes),
         helm: layers(plugin, own, scopes, |g| &g.helm),
         logs: layers(plugin, own, scopes, |g| &g.logs),
+        containers: layers(plugin, own, scopes, |g| &g.containers),
     }
 }

@@ -211,7 +211,7 @@ impl Inner {
         };
         let Some(logs) = &self.logs else {
             return Err(CallError::Unavailable(
-                "this host has no cluster configured to read logs from".into(),
+                "this host has no cluster and no Docker daemon configured to read logs from".into(),
             ));
         };
         let call = Call {
@@ -223,8 +223,11 @@ impl Inner {
             job: None,
             fence: sutler_model::Fence::endless(),
         };
-        match logs.stream(&call, &grants.logs, sources, options).await {
+        match logs.open(&call, (&grants.logs, &grants.containers), sources, options).await {
             Ok(s) => Ok(Ok(s)),
+            Err(sutler_logs::Error::Other { code: code @ "not-supported", message }) => {
+                Ok(Err(answers::failed(Failure::new(code, message))))
+            }
             Err(e) => Err(log_error(e)),
         }
     }

@@ -13,7 +13,7 @@ pub mod plugin {
 pub mod logs {
     wasmtime::component::bindgen!({
         path: "../../wit",
-        inline: "package sutler:host-side; world log-sources-only { export sutler:provisioner/log-sources@0.1.0; }",
+        inline: "package sutler:host-side; world log-sources-only { export sutler:provisioner/log-sources@0.1.1; }",
         world: "sutler:host-side/log-sources-only",
         exports: { default: async },
         with: { "sutler:provisioner/types": crate::bindings::plugin::sutler::provisioner::types },

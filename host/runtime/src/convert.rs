@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use sutler_logs::LogSource;
+use sutler_logs::{LogSource, Source};
 use sutler_model as m;
 
 use crate::bindings::logs::exports::sutler::provisioner::log_sources as l;
@@ -302,11 +302,20 @@ fn difference_in(of: &str, d: p::Difference) -> Checked<m::Difference> {
     })
 }
 
-pub(crate) fn source_in(s: l::Source) -> LogSource {
-    LogSource {
-        cluster: s.cluster,
-        namespace: s.namespace,
-        label_selector: s.label_selector,
-        container: s.container,
+/// How a plugin names the Docker daemon where a cluster is named (WIT).
+const DOCKER: &str = "docker:";
+
+pub(crate) fn source_in(s: l::Source) -> Checked<Source> {
+    if s.cluster.as_deref() != Some(DOCKER) {
+        return Ok(Source::Pods(LogSource {
+            cluster: s.cluster,
+            namespace: s.namespace,
+            label_selector: s.label_selector,
+            container: s.container,
+        }));
+    }
+    match s.container {
+        Some(name) if s.namespace.is_empty() && s.label_selector.is_empty() => Ok(Source::Container(name)),
+        _ => broken("a log source of docker: names a container, and neither a namespace nor labels"),
     }
 }

@@ -35,11 +35,11 @@ pub enum LoadError {
     CoreModule,
     #[error("it is not a WebAssembly component: {0}")]
     NotComponent(String),
-    #[error("{0}; sutler offers the imports of world sutler:provisioner/provisioner-plugin@0.1.0")]
+    #[error("{0}; sutler offers the imports of world sutler:provisioner/provisioner-plugin@0.1.1")]
     UnknownImport(String),
     #[error("it imports {0} and [policy] wasi = \"none\" refuses WASI; build it without WASI or allow it")]
     WasiRefused(String),
-    #[error("it does not export sutler:provisioner/provisioner@0.1.0 as the contract has it: {0}")]
+    #[error("it does not export sutler:provisioner/provisioner@0.1.1 as the contract has it: {0}")]
     WrongExport(String),
 }
 
@@ -153,14 +153,14 @@ fn exports(component: &Component, has_logs: bool) -> Result<Exports, LoadError> 
         let found = interface.and_then(|i| component.get_export_index(Some(&i), name));
         found.ok_or_else(|| LoadError::WrongExport(format!("there is no {name}")))
     };
-    let own = |name| of("sutler:provisioner/provisioner@0.1.0", name);
+    let own = |name| of("sutler:provisioner/provisioner@0.1.1", name);
     Ok(Exports {
         describe: own("describe")?,
         plan: own("plan")?,
         apply: own("apply")?,
         cancel: own("cancel")?,
         inspect: own("inspect")?,
-        locate: has_logs.then(|| of("sutler:provisioner/log-sources@0.1.0", "locate")).transpose()?,
+        locate: has_logs.then(|| of("sutler:provisioner/log-sources@0.1.1", "locate")).transpose()?,
     })
 }
 

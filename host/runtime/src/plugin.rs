@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sutler_logs::LogSource;
+use sutler_logs::Source;
 use sutler_model::{
     Application, Call, Checkpoint, Descriptor, Digest, Failure, Fault, FaultKind, Fence, Inquiry, Mode,
     Observed, Owner, Pair, PluginName, Progress, Proposal, Request, Secret, Stopped,
@@ -314,14 +314,17 @@ impl Plugin {
         inquiry: &Inquiry,
         context: &str,
         grants: &Arc<GrantSet>,
-    ) -> Result<Option<Result<Vec<LogSource>, Failure>>, RunError> {
+    ) -> Result<Option<Result<Vec<Source>, Failure>>, RunError> {
         let Some(export) = &self.exports.locate else { return Ok(None) };
         let mode = Mode::Locate;
         let mut sandbox = self.ask(mode, inquiry, grants)?;
         let asked = convert::inquiry_out(inquiry, context);
         match self.run::<_, Result<Vec<l::Source>, t::Failure>>(mode, &mut sandbox, export, (&asked,)).await?
         {
-            Ok(sources) => Ok(Some(Ok(sources.into_iter().map(convert::source_in).collect()))),
+            Ok(sources) => {
+                let sources = sources.into_iter().map(convert::source_in).collect();
+                self.checked(mode, sources).map(|s| Some(Ok(s)))
+            }
             Err(f) => self.checked(mode, convert::failure_in(f)).map(|f| Some(Err(f))),
         }
     }

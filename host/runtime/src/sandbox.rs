@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
 
+use sutler_containers::Containers;
 use sutler_helm::Helm;
 use sutler_kubernetes::Kubernetes;
 use sutler_logs::Logs;
@@ -24,6 +25,7 @@ pub struct Capabilities {
     pub kubernetes: Option<Arc<Kubernetes>>,
     pub helm: Option<Arc<Helm>>,
     pub logs: Option<Arc<Logs>>,
+    pub containers: Option<Arc<Containers>>,
 }
 
 /// What holds for one plugin, instance and tenant.
@@ -32,6 +34,7 @@ pub struct GrantSet {
     pub kubernetes: Effective<sutler_kubernetes::Grants>,
     pub helm: Effective<sutler_helm::Grants>,
     pub logs: Effective<sutler_logs::Grants>,
+    pub containers: Effective<sutler_containers::Grants>,
 }
 
 /// Charts by what a plugin named (address and version) with the digest that it was at that moment: a plan finds

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use sutler_access::AccessConfig;
 use sutler_api::{ApiConfig, RegisterConfig, TlsConfig};
 use sutler_catalog::{CatalogConfig, PluginConfig, ScopeConfig};
+use sutler_containers::ContainersConfig;
 use sutler_helm::{HelmConfig, RegistryConfig};
 use sutler_jobs::OperationsConfig;
 use sutler_kubernetes::ClustersConfig;
@@ -54,9 +55,11 @@ pub(crate) struct Config {
     pub(crate) policy: Policy,
     /// Clusters; without this table, the host has none to offer to plugins.
     pub(crate) kubernetes: Option<ClustersConfig>,
+    /// The local Docker daemon; without this table, the host has none to offer to plugins.
+    pub(crate) containers: Option<ContainersConfig>,
     /// Charts: caches and limits.
     pub(crate) helm: HelmConfig,
-    /// One table a chart registry, by host and port: `[registries."registry.example:5000"]`.
+    /// One table a registry of charts and images, by host and port: `[registries."registry.example:5000"]`.
     pub(crate) registries: BTreeMap<String, RegistryConfig>,
     /// Compiled plugins and the host's own key.
     pub(crate) cache: CacheConfig,

@@ -7,11 +7,12 @@ use anyhow::Context as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sutler_catalog::{Catalog, CatalogConfig, Snapshot};
+use sutler_containers::{Containers, Daemon, Login, Logins};
 use sutler_dispatch::{
     CallError, Dispatcher, EventView, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
     PlanView, PluginView, PluginWorker, Provisioner, Readiness, Work,
 };
-use sutler_helm::{Helm, TemplateEngine};
+use sutler_helm::{Helm, RegistryLogin, RegistryLogins, TemplateEngine};
 use sutler_jobs::Operations;
 use sutler_kubernetes::{Clusters, Kubernetes};
 use sutler_ledger::Ledger;
@@ -77,7 +78,14 @@ async fn capabilities(
     engine: Arc<HelmEngine>,
     ledger: Arc<dyn Ledger>,
 ) -> anyhow::Result<Capabilities> {
-    let Some(clusters) = &config.kubernetes else { return Ok(Capabilities::default()) };
+    let containers = containers(config)?;
+    let Some(clusters) = &config.kubernetes else {
+        // Without a cluster, too, people read the logs of containers.
+        let none = Arc::new(Clusters::of(vec![]));
+        let logs =
+            containers.is_some().then(|| Arc::new(Logs::new(none).with_containers(containers.clone())));
+        return Ok(Capabilities { containers, logs, ..Capabilities::default() });
+    };
     let clusters = Arc::new(Clusters::connect(clusters).await.context("[kubernetes]")?);
     let mut helm = config.helm.clone();
     helm.cache_folder.get_or_insert_with(|| config.cache.folder().join("charts"));
@@ -87,8 +95,31 @@ async fn capabilities(
     Ok(Capabilities {
         kubernetes: Some(Arc::new(Kubernetes::new(clusters.clone()))),
         helm: Some(Arc::new(helm)),
-        logs: Some(Arc::new(Logs::new(clusters))),
+        logs: Some(Arc::new(Logs::new(clusters).with_containers(containers.clone()))),
+        containers,
     })
+}
+
+/// The Docker daemon, with the credentials of `[registries]` for its pulls.
+fn containers(config: &Config) -> anyhow::Result<Option<Arc<Containers>>> {
+    let Some(of) = &config.containers else { return Ok(None) };
+    let logins = RegistryLogins::new(&config.helm, &config.registries).context("[registries]")?;
+    Ok(Some(Arc::new(Containers::new(Arc::new(Daemon::new(of)), Arc::new(ImageLogins(logins))))))
+}
+
+struct ImageLogins(RegistryLogins);
+
+impl Logins for ImageLogins {
+    fn login<'a>(&'a self, registry: &'a str) -> BoxFuture<'a, Result<Option<Login>, String>> {
+        Box::pin(async move {
+            Ok(match self.0.of(registry).await? {
+                RegistryLogin::Anonymous => None,
+                RegistryLogin::Basic { username, password } => Some(Login::Basic { username, password }),
+                RegistryLogin::Token(token) => Some(Login::Token(token)),
+                RegistryLogin::Identity(token) => Some(Login::Identity(token)),
+            })
+        })
+    }
 }
 
 pub(crate) fn pairs(config: &Config) -> anyhow::Result<BTreeMap<Pair, String>> {

@@ -14,7 +14,9 @@ pub(crate) fn logs(config: &LogConfig, quiet: bool) -> anyhow::Result<()> {
     let default = if quiet { "error" } else { "info" };
     let level = config.level.clone().unwrap_or_else(|| default.into());
     let filter = EnvFilter::try_new(&level)
-        .map_err(|e| anyhow::anyhow!("log.level {level:?} is not a filter: {e}"))?;
+        .map_err(|e| anyhow::anyhow!("log.level {level:?} is not a filter: {e}"))?
+        // Below that it writes whole bodies, with what stands in them.
+        .add_directive("bollard=info".parse()?);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

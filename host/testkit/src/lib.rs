@@ -5,6 +5,7 @@
 pub mod cluster;
 pub mod control_plane;
 mod dice;
+pub mod docker;
 mod guests;
 mod host;
 pub mod http;

@@ -59,7 +59,7 @@ enum Chore {
     Tidy,
     /// Run every check and test, each as a stage, and print what each took
     Test {
-        /// Also run the tests against a real Kubernetes and real registries (root, Debian or Ubuntu)
+        /// Also run the tests against a real Kubernetes, real registries and a Docker daemon (root, Debian or Ubuntu)
         #[arg(long)]
         real: bool,
         /// Only stages whose name contains this; may be repeated
@@ -72,7 +72,7 @@ enum Chore {
         #[arg(long)]
         advisories: bool,
     },
-    /// Start or stop the real test cluster and registries by hand
+    /// Start or stop the real test cluster, registries and Docker daemon by hand
     Cluster {
         #[command(subcommand)]
         action: ClusterAction,
@@ -90,9 +90,9 @@ enum Chore {
 
 #[derive(Subcommand)]
 enum ClusterAction {
-    /// Start both and print the environment the tests want
+    /// Start them and print the environment the tests want
     Up,
-    /// Stop both and remove their state
+    /// Stop them and remove their state
     Down,
 }
 

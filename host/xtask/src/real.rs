@@ -1,4 +1,5 @@
-//! The real world of the tests: a Kubernetes and two registries, by the scripts of host/testkit/kubernetes.
+//! The real world of the tests: a Kubernetes and two registries, by the scripts of host/testkit/kubernetes, and a Docker
+//! daemon by those of host/testkit/docker.
 
 pub mod background;
 pub mod packages;
@@ -67,8 +68,9 @@ impl World {
         call(
             Command::new(world.scripts.join("registries.sh")).args(["up", "--root"]).arg(state("registries")),
         )?;
+        call(docker(&world.scripts, "up.sh").arg("--root").arg(state("docker")))?;
         world.env.push(("SUTLER_REAL".into(), "1".into()));
-        for part in ["cluster", "registries"] {
+        for part in ["cluster", "registries", "docker"] {
             let file = state(part).join("env");
             let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
             world.env.extend(variables(&text));
@@ -76,6 +78,11 @@ impl World {
         world.env.push(("SUTLER_REAL_HELM3".into(), helm3.trim().into()));
         Ok(world)
     }
+}
+
+/// A script of the Docker daemon, beside those of the cluster.
+fn docker(scripts: &Path, script: &str) -> Command {
+    Command::new(scripts.with_file_name("docker").join(script))
 }
 
 impl Drop for World {
@@ -89,6 +96,7 @@ impl Drop for World {
 }
 
 fn stop(scripts: &Path) -> Result<()> {
+    call(docker(scripts, "down.sh").arg("--root").arg(state("docker")))?;
     call(Command::new(scripts.join("registries.sh")).args(["down", "--root"]).arg(state("registries")))?;
     call(Command::new(scripts.join("down.sh")).arg("--root").arg(state("cluster")))
 }

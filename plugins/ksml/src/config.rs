@@ -1,15 +1,31 @@
 //! What the operator says: the chart and where applications go.
 
+use std::collections::BTreeMap;
+
 use sutler_sdk::helm::{ChartReference, ReleaseReference};
 use sutler_sdk::prelude::*;
 
 use crate::settings::Settings;
 
+/// Where applications run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// As a release of the chart, in the cluster that the host runs in.
+    #[default]
+    Kubernetes,
+    /// As a container each, on the Docker daemon of the host's machine.
+    Docker,
+}
+
 /// `[plugins.ksml.config]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
-    /// `oci://registry/path/ksml`
+    #[serde(default)]
+    pub target: Target,
+    /// `oci://registry/path/ksml`; not used for Docker.
+    #[serde(default)]
     pub chart: String,
     pub version: Option<String>,
     pub digest: Option<String>,
@@ -22,7 +38,7 @@ pub struct Config {
     /// Values of the chart under those that the settings decide.
     #[serde(default)]
     pub values: serde_json::Map<String, Value>,
-    /// `repository:tag` or `repository@sha256:…`; the chart's own where it is left out.
+    /// `repository:tag` or `repository@sha256:…`; the chart's own where it is left out. Docker needs one.
     pub image: Option<String>,
     /// Whether an apply takes back fields that somebody else changed meanwhile; otherwise it fails with `conflict`.
     #[serde(default = "yes")]
@@ -30,6 +46,13 @@ pub struct Config {
     /// Before `topic.pattern` and its like: `axual.` for charts that want it.
     #[serde(default)]
     pub pattern_prefix: String,
+    /// The Docker network that leads to Kafka; Docker's `bridge` where it is left out.
+    pub network: Option<String>,
+    /// Variables of every container on Docker: `JAVA_TOOL_OPTIONS`. No secrets.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// How long a container on Docker gets to end, in seconds.
+    pub grace_seconds: Option<u32>,
     /// Refused: applications go into the cluster that the host runs in.
     #[serde(default)]
     cluster: Option<String>,
@@ -62,7 +85,8 @@ impl Config {
             );
             return Err(Error::new("invalid-config", why));
         }
-        if self.chart.starts_with("oci://") {
+        self.check_docker()?;
+        if self.target == Target::Docker || self.chart.starts_with("oci://") {
             return Ok(());
         }
         // An address may hold a password.
@@ -70,6 +94,21 @@ impl Config {
         let why = format!(
             "chart in [plugins.ksml.config], {shown}, is not one of an OCI registry: repositories with an index.yaml, as Nexus has them, are not supported; push the chart with `helm push CHART.tgz oci://REGISTRY/PATH` and write chart = \"oci://REGISTRY/PATH/NAME\""
         );
+        Err(Error::new("invalid-config", why))
+    }
+
+    fn check_docker(&self) -> Result<()> {
+        let why = match self.target {
+            Target::Docker if self.image.is_none() => {
+                "target = \"docker\" in [plugins.ksml.config] needs image, since no chart names one"
+            }
+            Target::Kubernetes
+                if self.network.is_some() || !self.env.is_empty() || self.grace_seconds.is_some() =>
+            {
+                "network, env and grace-seconds in [plugins.ksml.config] are for target = \"docker\"; remove them, or write values for the chart"
+            }
+            _ => return Ok(()),
+        };
         Err(Error::new("invalid-config", why))
     }
 

@@ -1,9 +1,10 @@
-//! KSML applications: their Helm chart, pulled from a registry, as one release for each application. It never puts a
-//! secret into the chart's values, and never touches Kafka.
+//! KSML applications: their Helm chart, pulled from a registry, as one release for each application; or a container on
+//! the Docker daemon for each. It never puts a secret into the chart's values, and never touches Kafka.
 
 pub mod claims;
 pub mod config;
 pub mod definitions;
+pub mod docker;
 pub mod health;
 pub mod secrets;
 pub mod settings;
@@ -15,7 +16,7 @@ mod work;
 use sutler_sdk::helm::{self, Status};
 use sutler_sdk::prelude::*;
 
-use config::Config;
+use config::{Config, Target};
 use settings::{RestartPolicy, Settings};
 use state::{Found, Outputs};
 
@@ -29,7 +30,17 @@ pub enum Step {
     Ready {
         /// The revision before this work, 0 for none: what cancel goes back to.
         before: u32,
+        /// On Docker.
+        #[serde(default)]
+        settling: docker::Settling,
     },
+}
+
+impl Step {
+    /// Of a release that was at this revision before.
+    pub fn ready(before: u32) -> Self {
+        Self::Ready { before, settling: docker::Settling::default() }
+    }
 }
 
 impl Steps for Step {
@@ -48,12 +59,18 @@ impl Pipeline for Ksml {
 
     fn read(of: &Subject<Settings>) -> Result<Option<Actual<Outputs>>> {
         let config = Config::read()?;
+        if config.target == Target::Docker {
+            return docker::read(of, &config);
+        }
         let at = config.release(of)?;
         state::find(&at)?.map(|found| state::actual(of, &config, &at, &found, false)).transpose()
     }
 
     fn plan(of: &Subject<Settings>) -> Result<Planned> {
         let config = Config::read()?;
+        if config.target == Target::Docker {
+            return docker::plan(of, &config);
+        }
         let at = config.release(of)?;
         let mut warnings = of.wanted.as_ref().map(Settings::check).transpose()?.unwrap_or_default();
         let found = state::find(&at)?;
@@ -89,17 +106,24 @@ impl Pipeline for Ksml {
 
     fn apply(of: &Subject<Settings>, at: At<Step>) -> Result<Progress<Step, Outputs>> {
         let config = Config::read()?;
+        if config.target == Target::Docker {
+            return docker::apply(of, &config, at.step);
+        }
         let release = config.release(of)?;
         match at.step {
             Step::Release if of.deletes() => work::remove(&release),
             Step::Release if !of.wanted()?.running => work::stop(of, &config, &release),
             Step::Release => work::install(of, &config, &release),
-            Step::Ready { before } => work::settle(of, &release, before),
+            Step::Ready { before, .. } => work::settle(of, &release, before),
         }
     }
 
     fn cancel(of: &Subject<Settings>, at: At<Step>) -> Result<Progress<Step, Outputs>> {
-        let release = Config::read()?.release(of)?;
+        let config = Config::read()?;
+        if config.target == Target::Docker {
+            return docker::cancel(of, &config);
+        }
+        let release = config.release(of)?;
         let stops = |settings: Option<&Settings>| settings.is_some_and(|s| !s.running);
         match of.action {
             Action::Create => work::take_away(&release),
@@ -111,6 +135,9 @@ impl Pipeline for Ksml {
 
     fn inspect(of: &Subject<Settings>) -> Result<Observed> {
         let config = Config::read()?;
+        if config.target == Target::Docker {
+            return docker::inspect(of, &config);
+        }
         let at = config.release(of)?;
         match state::find(&at)? {
             Some(found) => sutler_sdk::observe::<Self>(of, state::actual(of, &config, &at, &found, true)?),
@@ -130,7 +157,11 @@ impl Pipeline for Ksml {
     }
 
     fn locate(of: &Subject<Settings>) -> Result<Vec<LogSource>> {
-        let at = Config::read()?.release(of)?;
+        let config = Config::read()?;
+        if config.target == Target::Docker {
+            return Ok(vec![LogSource::on_docker(docker::name(of))]);
+        }
+        let at = config.release(of)?;
         Ok(vec![LogSource {
             cluster: None,
             namespace: at.namespace,

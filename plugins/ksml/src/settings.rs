@@ -106,6 +106,20 @@ impl Size {
     }
 }
 
+impl Size {
+    /// Memory in bytes and CPU in thousandths of a core.
+    pub const fn limits(self) -> (u64, u32) {
+        const GIB: u64 = 1 << 30;
+        match self {
+            Self::XS => (2 * GIB, 500),
+            Self::S => (4 * GIB, 1000),
+            Self::M => (8 * GIB, 2000),
+            Self::L => (12 * GIB, 3000),
+            Self::XL => (16 * GIB, 4000),
+        }
+    }
+}
+
 /// What happens when the application ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -190,6 +204,6 @@ impl Settings {
     }
 }
 
-fn unsupported(why: impl Into<String>) -> Error {
+pub(crate) fn unsupported(why: impl Into<String>) -> Error {
     Error::new("unsupported-settings", why)
 }

@@ -80,7 +80,7 @@ pub(crate) fn install(of: &Subject<Settings>, config: &Config, at: &ReleaseRefer
     // What a person changed by hand is taken back, unless the operator would rather hear of it.
     let options = Options { force_conflicts: config.force_conflicts, ..Options::default() };
     match helm::upgrade(&config.chart(), at, &values, options)? {
-        Outcome::Done(_) => Ok(Progress::Next(Step::Ready { before })),
+        Outcome::Done(_) => Ok(Progress::Next(Step::ready(before))),
         Outcome::InProgress(what) => Ok(Progress::wait(Step::Release, PAUSE, what)),
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn settle(of: &Subject<Settings>, at: &ReleaseReference, before: u32)
             })?;
             Ok(Progress::Done(Outputs::of(of.wanted()?, at, &release, &Health::Ready)?))
         }
-        Health::Progressing(what) => Ok(Progress::wait(Step::Ready { before }, PAUSE, what)),
+        Health::Progressing(what) => Ok(Progress::wait(Step::ready(before), PAUSE, what)),
         Health::Failed(why) => Err(Error::new(
             "not-ready",
             format!("release {}/{} cannot become ready: {why}", at.namespace, at.name),
@@ -130,7 +130,7 @@ pub(crate) fn roll_back(at: &ReleaseReference, step: Step) -> Answer {
     let Some(now) = helm::get(at)? else { return Ok(Progress::Gone) };
     let history = helm::history(at)?;
     let before = match step {
-        Step::Ready { before } => before,
+        Step::Ready { before, .. } => before,
         // Cut off in the middle: back to what was deployed last.
         Step::Release => match history.iter().rfind(|r| r.status == Status::Deployed) {
             Some(last) if last.revision != now.revision => last.revision,

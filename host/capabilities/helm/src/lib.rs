@@ -26,7 +26,10 @@ pub use engine::{EngineError, Lookup, RenderAnswer, RenderRequest, TemplateEngin
 pub use error::Error;
 pub use grant::{BadChartPattern, ChartPattern, Grants};
 pub use jobs::{Jobs, NoJobs};
-pub use oci::{BadChartUrl, BadRange, ChartUrl, Range, RegistryAccess, RegistryError, RegistryProbe};
+pub use oci::{
+    BadChartUrl, BadRange, ChartUrl, Range, RegistryAccess, RegistryError, RegistryLogin, RegistryLogins,
+    RegistryProbe,
+};
 pub use order::{INSTALL, UNINSTALL, sort_by_kind};
 pub use releases::{Health, Status, Unfinished, unfinished};
 pub use types::{Chart, ChartReference, Options, Outcome, Release, ReleaseReference, Rendered};

@@ -18,6 +18,11 @@ impl Clusters {
     /// # Errors
     /// `Invalid` where the default is not among the configured clusters.
     pub fn new(config: &ClustersConfig) -> Result<Self, Error> {
+        if let Some(name) = config.clusters.keys().find(|name| name.contains(':')) {
+            return Err(Error::Invalid(format!(
+                "[kubernetes.clusters.{name:?}]: a cluster's name has no colon, since docker: is the Docker daemon; rename it"
+            )));
+        }
         let mut clusters: BTreeMap<_, _> =
             config.clusters.iter().map(|(n, c)| (n.clone(), (c.clone(), OnceCell::new()))).collect();
         if clusters.is_empty() {
@@ -77,10 +82,11 @@ impl Clusters {
         let name = self.name(cluster);
         let Some((config, cell)) = self.clusters.get(name) else {
             let known: Vec<&str> = self.names().collect();
-            return Err(Error::other(
-                "unknown-cluster",
-                format!("no cluster {name:?} is configured; known are {}", known.join(", ")),
-            ));
+            let why = match known.is_empty() {
+                true => "no cluster is configured; set [kubernetes] in sutler.toml".to_owned(),
+                false => format!("no cluster {name:?} is configured; known are {}", known.join(", ")),
+            };
+            return Err(Error::other("unknown-cluster", why));
         };
         cell.get_or_try_init(|| Cluster::connect(name, config)).await.cloned()
     }

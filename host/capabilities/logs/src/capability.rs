@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use sutler_containers::Containers;
 use sutler_kubernetes::{Cluster, Clusters, LogQuery, Pod};
 use sutler_model::{Call, Effective};
 
@@ -13,7 +14,7 @@ use crate::grant::{self, Ask, Grants, Reach};
 use crate::line::since_seconds;
 use crate::parse::{Lines, is_refusal, stamped};
 use crate::release::{self, Found};
-use crate::{Error, LogLine, LogSource, StreamOptions, output};
+use crate::{Error, LogLine, LogSource, Source, StreamOptions, container, output};
 
 const DEFAULT_TAIL: u32 = 100;
 const MOST_TAIL: u32 = 10_000;
@@ -38,11 +39,18 @@ pub struct TailOptions {
 #[derive(Debug, Clone)]
 pub struct Logs {
     clusters: Arc<Clusters>,
+    containers: Option<Arc<Containers>>,
 }
 
 impl Logs {
     pub const fn new(clusters: Arc<Clusters>) -> Self {
-        Self { clusters }
+        Self { clusters, containers: None }
+    }
+
+    /// Also reads what containers of the local Docker daemon wrote.
+    #[must_use]
+    pub fn with_containers(self, containers: Option<Arc<Containers>>) -> Self {
+        Self { containers, ..self }
     }
 
     fn reach(
@@ -122,6 +130,43 @@ impl Logs {
             collect(chunks, tail as usize, bytes as usize).await
         };
         tokio::time::timeout(call.left(), reading).await.unwrap_or(Err(Error::TimedOut))
+    }
+
+    /// The lines of all sources: of pods as [`Logs::stream`] has them, and of containers of the Docker daemon in the same
+    /// way. There pod and container are both the container's name, and of a container that is replaced the next one is
+    /// read.
+    ///
+    /// # Errors
+    /// As [`Logs::stream`]; `Other` with code `not-supported` for the run before of a container, which Docker does not
+    /// keep apart, and `not-configured` where the host has no Docker daemon.
+    pub async fn open(
+        &self,
+        call: &Call,
+        grants: (&Effective<Grants>, &Effective<sutler_containers::Grants>),
+        sources: Vec<Source>,
+        options: StreamOptions,
+    ) -> Result<BoxStream<'static, LogLine>, Error> {
+        let (mut pods, mut names) = (Vec::new(), Vec::new());
+        for source in sources {
+            match source {
+                Source::Pods(source) => pods.push(source),
+                Source::Container(name) => names.push(name),
+            }
+        }
+        if names.is_empty() {
+            return self.stream(call, grants.0, pods, options).await;
+        }
+        let containers = self.containers.as_ref().ok_or_else(|| Error::Other {
+            code: "not-configured",
+            message: "this host has no Docker daemon configured; set [containers] in sutler.toml".into(),
+        })?;
+        let logs = names.iter().map(|name| containers.log(call, grants.1, name));
+        let lines = container::stream(logs.collect::<Result<_, _>>()?, &options)?;
+        if pods.is_empty() {
+            return Ok(lines);
+        }
+        let of_pods = self.stream(call, grants.0, pods, options).await?;
+        Ok(futures::stream::select(of_pods, lines).boxed())
     }
 
     /// The lines of every container that the sources name, merged: in order within a container. Each line that the

@@ -44,3 +44,18 @@ impl From<sutler_kubernetes::Error> for Error {
         }
     }
 }
+
+impl From<sutler_containers::Error> for Error {
+    fn from(error: sutler_containers::Error) -> Self {
+        use sutler_containers::Error as C;
+        match error {
+            C::NotGranted(n) => Self::NotGranted(n),
+            C::NotFound => Self::NotFound,
+            C::Unavailable(message) => Self::Unavailable(message),
+            C::TimedOut => Self::TimedOut,
+            C::Other { code, message } => Self::Other { code, message },
+            C::Conflict(message) => Self::Other { code: "conflict", message },
+            C::ReadOnlyCall => Self::Other { code: "read-only-call", message: error.to_string() },
+        }
+    }
+}

@@ -1,7 +1,8 @@
-//! Logs of pods: bounded reads for plugins, streams for people. It never decides which pods a caller may see: grants
+//! Logs of pods and of Docker's containers: bounded reads for plugins, streams for people. It never decides which pods a caller may see: grants
 //! do. It never loses a line without saying so, and never keeps more than a few MiB a stream.
 
 mod capability;
+mod container;
 mod error;
 mod follow;
 mod grant;
@@ -16,5 +17,5 @@ mod resume;
 pub use capability::{Logs, TailOptions};
 pub use error::Error;
 pub use grant::{Grants, Reach};
-pub use line::{LogLine, LogSource, Since, StreamOptions};
+pub use line::{LogLine, LogSource, Since, Source, StreamOptions};
 pub use sutler_kubernetes::{Container, Pod};

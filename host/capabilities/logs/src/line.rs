@@ -4,6 +4,14 @@ use std::time::Duration;
 
 /// Where logs are, as a plugin locates them.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Pods(LogSource),
+    /// A container of the local Docker daemon, by name.
+    Container(String),
+}
+
+/// Pods of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSource {
     /// `None` for the default cluster.
     pub cluster: Option<String>,

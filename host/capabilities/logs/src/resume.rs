@@ -49,9 +49,13 @@ impl Resume {
 
     /// `sinceTime` for the next request; `None` before the first line.
     pub(crate) fn since(&self) -> Option<String> {
-        let last = self.last.as_ref()?;
-        let time = chrono::DateTime::from_timestamp(last.nanos.div_euclid(SECOND) - 1, 0)?;
+        let time = chrono::DateTime::from_timestamp(self.since_second()?, 0)?;
         Some(time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+    }
+
+    /// The same as seconds since 1970.
+    pub(crate) fn since_second(&self) -> Option<i64> {
+        self.last.as_ref().map(|last| last.nanos.div_euclid(SECOND) - 1)
     }
 
     /// A request begins. `must_overlap`: it reads the same file as before.

@@ -35,7 +35,11 @@ const GRANTS: [(&str, &str, &str); 6] = [
     ("sutler:helm/", "grants.helm", r#"[plugins.NAME.grants.helm] charts = ["oci://…"], namespaces"#),
     ("sutler:logs/read", "grants.logs", "[plugins.NAME.grants.logs] namespaces"),
     ("sutler:http/", "—", "not offered by this version"),
-    ("sutler:containers/", "—", "not offered by this version"),
+    (
+        "sutler:containers/",
+        "grants.containers",
+        r#"[plugins.NAME.grants.containers] images = ["REGISTRY/IMAGE"], networks, volumes"#,
+    ),
 ];
 
 impl Check {
@@ -56,6 +60,7 @@ impl Check {
                 kubernetes: Effective::new(vec![]),
                 helm: Effective::new(vec![]),
                 logs: Effective::new(vec![]),
+                containers: Effective::new(vec![]),
             });
             let descriptor = plugin.describe(&none).await.map_err(|e| match e {
                 RunError::Fault(f) => anyhow::anyhow!("{} is refused: {f}", self.file.display()),
@@ -75,7 +80,7 @@ fn show(plugin: &Plugin, d: &Descriptor) -> usize {
     };
     say(format!("{} {} — {}", d.name, d.version, d.summary));
     say(format!("  file      {} bytes, {}, {compiled}", plugin.size, plugin.digest));
-    say("  contract  sutler:provisioner 0.1.0");
+    say("  contract  sutler:provisioner 0.1.1");
     say(format!("  logs      {}", if plugin.has_logs() { "yes, it locates log sources" } else { "no" }));
     say("  imports");
     for i in &plugin.imports {

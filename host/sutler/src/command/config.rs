@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use sutler_access::Access;
 use sutler_api::{Register, Server, ServerOptions};
-use sutler_helm::{EngineError, Helm, NoJobs, RenderAnswer, RenderRequest, TemplateEngine};
+use sutler_helm::{EngineError, Helm, NoJobs, RegistryLogins, RenderAnswer, RenderRequest, TemplateEngine};
 use sutler_kubernetes::Clusters;
 use sutler_model::{Identifier, Pair, PluginName};
 
@@ -109,6 +109,9 @@ async fn capabilities(config: &Config, add: &mut impl FnMut(Option<String>)) {
                 add(helm.err().map(|e| e.to_string()));
             }
         }
+    }
+    if config.containers.is_some() && config.kubernetes.is_none() {
+        add(RegistryLogins::new(&config.helm, &config.registries).err().map(|e| e.to_string()));
     }
     if let Some(register) = &config.register {
         let provisioner = Arc::new(crate::host::Nobody);

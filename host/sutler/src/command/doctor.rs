@@ -1,5 +1,6 @@
 //! `sutler doctor`: looks at what the host stands on, and says what to do about what is wrong.
 
+mod containers;
 mod ledger;
 mod registries;
 mod releases;
@@ -54,7 +55,7 @@ enum Level {
 #[derive(Debug, Serialize)]
 struct Finding {
     level: Level,
-    /// `config`, `ledger`, `registry`, `cluster`, `rights`, `releases`.
+    /// `config`, `ledger`, `registry`, `docker`, `cluster`, `rights`, `releases`.
     area: &'static str,
     what: String,
     /// What to do.
@@ -118,8 +119,12 @@ impl Doctor {
         }
         let ledger = ledger::look(&config.ledger, report).await;
         registries::look(config, report).await;
+        if let Some(of) = &config.containers {
+            containers::look(of, config, ledger.as_deref(), report).await;
+        }
         let Some(clusters) = &config.kubernetes else {
-            report.ok("cluster", "none is configured; plugins have no Kubernetes, Helm or logs");
+            report
+                .ok("cluster", "none is configured; plugins have no Kubernetes, no Helm and no logs of pods");
             return;
         };
         let clusters = match Clusters::new(clusters) {

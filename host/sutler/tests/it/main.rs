@@ -27,6 +27,7 @@ mod metrics;
 mod operations;
 mod real_chart;
 mod real_clock;
+mod real_docker;
 mod real_helm;
 mod real_hosts;
 mod real_in_pod;

@@ -17,6 +17,8 @@ const FOR_TESTS: &[&str] = &[
     "openssl",
     "curl",
     "docker-registry",
+    "docker.io",
+    "jq",
     "apache2-utils",
     "gnupg",
     "postgresql",

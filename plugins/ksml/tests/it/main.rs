@@ -3,6 +3,7 @@
 
 mod configuration;
 mod definitions;
+mod docker;
 mod health;
 mod lifecycle;
 mod names;

@@ -11,4 +11,4 @@ pub(crate) use crate::wit::sutler::{
 };
 
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use crate::testing::host::*;
+pub(crate) use crate::testing::{docker::*, host::*};

@@ -157,6 +157,18 @@ pub struct LogSource {
     pub container: Option<String>,
 }
 
+impl LogSource {
+    /// A container on the local Docker daemon.
+    pub fn on_docker(container: impl Into<String>) -> Self {
+        Self {
+            cluster: Some("docker:".into()),
+            namespace: String::new(),
+            label_selector: String::new(),
+            container: Some(container.into()),
+        }
+    }
+}
+
 /// Where a pipeline stands when it is called.
 #[derive(Debug, Clone, PartialEq)]
 pub struct At<S> {

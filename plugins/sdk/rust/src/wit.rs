@@ -14,9 +14,9 @@ wit_bindgen::generate!({
 pub mod logs {
     wit_bindgen::generate!({
         path: "../../../wit",
-        inline: "package sutler:sdk; world log-sources-only { export sutler:provisioner/log-sources@0.1.0; }",
+        inline: "package sutler:sdk; world log-sources-only { export sutler:provisioner/log-sources@0.1.1; }",
         world: "sutler:sdk/log-sources-only",
-        with: { "sutler:provisioner/types@0.1.0": crate::wit::sutler::provisioner::types },
+        with: { "sutler:provisioner/types@0.1.1": crate::wit::sutler::provisioner::types },
         pub_export_macro: true,
         export_macro_name: "export_log_sources",
         default_bindings_module: "sutler_sdk::wit::logs",

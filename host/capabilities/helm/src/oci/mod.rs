@@ -7,6 +7,7 @@ mod cosign;
 mod credentials;
 mod error;
 mod login;
+mod logins;
 mod manifest;
 mod network;
 mod probe;
@@ -18,6 +19,7 @@ mod registries;
 mod tags;
 
 pub use error::RegistryError;
+pub use logins::{RegistryLogin, RegistryLogins};
 pub use probe::{RegistryAccess, RegistryProbe};
 pub use range::{BadRange, Range};
 pub use reference::{BadChartUrl, ChartUrl};

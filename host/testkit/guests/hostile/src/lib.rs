@@ -6,7 +6,8 @@ mod harm;
 mod order;
 mod probe;
 
-wit_bindgen::generate!({ path: "../../../../wit", world: "provisioner-plugin-with-logs", generate_all });
+// Of the first released contract, so that every test with it shows that such a plugin still loads.
+wit_bindgen::generate!({ path: "../../../../wit/released/0.1.0", world: "provisioner-plugin-with-logs", generate_all });
 
 use exports::sutler::provisioner::{log_sources, provisioner::*};
 use order::{Deed, Export, Order};

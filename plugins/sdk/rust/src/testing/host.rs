@@ -318,33 +318,3 @@ pub(crate) mod http {
         Err(Error::Unavailable("this world has no network".into()))
     }
 }
-
-pub(crate) mod containers_read {
-    use crate::wit::sutler::containers::read::State;
-    use crate::wit::sutler::containers::types::Error;
-
-    pub(crate) fn inspect(_: &str) -> Result<State, Error> {
-        Err(Error::NotFound)
-    }
-    pub(crate) fn list() -> Result<Vec<State>, Error> {
-        Ok(vec![])
-    }
-    pub(crate) fn logs(_: &str, _: u32) -> Result<Vec<String>, Error> {
-        Err(Error::NotFound)
-    }
-}
-
-pub(crate) mod containers_write {
-    use crate::wit::sutler::containers::types::Error;
-    use crate::wit::sutler::containers::write::Spec;
-
-    pub(crate) fn run(_: &Spec) -> Result<(), Error> {
-        Err(Error::Unavailable("this world has no containers".into()))
-    }
-    pub(crate) fn stop(_: &str, _: u32) -> Result<(), Error> {
-        Err(Error::NotFound)
-    }
-    pub(crate) fn remove(_: &str) -> Result<(), Error> {
-        Err(Error::NotFound)
-    }
-}

@@ -1,9 +1,10 @@
 //! A world in memory behind the SDK's functions, one a thread, and a way to run a pipeline as the host does.
 //!
 //! Kubernetes objects are stored and merged, releases are stored with their values, readiness answers what the test
-//! queued. Charts, logs, HTTP and containers are not there: they answer `unavailable`.
+//! queued, containers run once they are asked for. Charts, logs and HTTP are not there: they answer `unavailable`.
 #![allow(clippy::result_large_err, reason = "the contract's types are as large as they are")]
 
+pub(crate) mod docker;
 pub(crate) mod host;
 
 use std::cell::RefCell;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
+use crate::containers::{Spec, Status};
 use crate::drive::{Handler, Handles};
 use crate::helm::{Drift, Health};
 use crate::wit::exports::sutler::provisioner::provisioner as wire;
@@ -31,7 +33,11 @@ pub struct World {
     /// What `readiness` answers, in order; then `ready`.
     pub health: VecDeque<Health>,
     pub drift: Vec<Drift>,
-    /// Kinds (`Secret`) and verbs of Helm (`upgrade`) that no grant covers.
+    /// By name, on the Docker daemon.
+    pub containers: BTreeMap<String, Container>,
+    /// Notes of named volumes.
+    pub volumes: BTreeMap<String, String>,
+    /// Kinds (`Secret`) and verbs of Helm and of containers (`upgrade`, `run`) that no grant covers.
     pub refused: BTreeSet<String>,
     /// The messages written to the log.
     pub log: Vec<String>,
@@ -40,6 +46,12 @@ pub struct World {
     /// During plan and inspect.
     pub read_only: bool,
     uid: u64,
+}
+
+/// A container as it was asked for, and how it is.
+pub struct Container {
+    pub spec: Spec,
+    pub status: Status,
 }
 
 thread_local! {
