@@ -180,3 +180,26 @@ async fn a_registry_in_trouble_is_not_an_unsigned_chart() {
     shelf.registry.behave();
     shelf.pull(&pem(&key(7))).await.unwrap();
 }
+
+/// What cosign itself left in a registry.
+#[tokio::test]
+async fn signatures_that_cosign_made() {
+    let files = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cosign");
+    let ours = std::fs::read_to_string(files.join("cosign.pub")).unwrap();
+    for name in ["simple", "bundle"] {
+        let text = std::fs::read_to_string(files.join(format!("{name}.json"))).unwrap();
+        let left: Value = serde_json::from_str(&text).unwrap();
+        let shelf =
+            Shelf { registry: Registry::start(RegistryOptions::default()).await, digest: String::new() };
+        for blob in left["blobs"].as_array().unwrap() {
+            shelf.registry.push_blob("charts/app", STANDARD.decode(blob.as_str().unwrap()).unwrap());
+        }
+        for m in left["manifests"].as_array().unwrap() {
+            let [reference, media_type, text] =
+                ["reference", "mediaType", "text"].map(|k| m[k].as_str().unwrap());
+            shelf.registry.push_manifest("charts/app", reference, media_type, text.to_owned());
+        }
+        assert_eq!(shelf.pull(&ours).await.unwrap().name, "signed", "{name}");
+        shelf.refused(&pem(&key(7)), "none of the keys").await;
+    }
+}
