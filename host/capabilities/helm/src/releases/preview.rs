@@ -2,6 +2,7 @@
 
 use futures::FutureExt as _;
 use serde_json::{Value, json};
+use sutler_kubernetes::Error as KubeError;
 
 use super::compare::compare;
 use super::hooks;
@@ -58,6 +59,30 @@ fn tell(of: &mut Value, key: &str, text: Option<impl Into<Value>>) {
     }
 }
 
+/// An object that is not there yet: the API server is asked whether it would take it.
+async fn made(target: &Target<'_>, object: &Object) -> Result<Value, Error> {
+    let mut out = entry(object, "create");
+    match target.try_apply(object, false).await {
+        Err(KubeError::TimedOut) => return Err(Error::TimedOut),
+        Err(e @ KubeError::Unavailable(_)) => return Err(Error::kube(&object.shown(), e)),
+        Err(KubeError::Other { code: "no-dry-run", message }) => {
+            let why = format!(
+                "{message} (its sideEffects are neither None nor NoneOnDryRun): it was not tried out"
+            );
+            tell(&mut out, "warning", Some(why));
+        }
+        Err(e) if e.lacks_right() => {
+            tell(&mut out, "warning", Some(format!("the host's account may not try it out ({e})")));
+        }
+        Err(e @ (KubeError::Invalid(_) | KubeError::Forbidden(_))) => {
+            tell(&mut out, "problem", Some(e.to_string()));
+        }
+        // Its namespace or its kind comes with the release.
+        Ok(_) | Err(_) => {}
+    }
+    Ok(out)
+}
+
 async fn change(
     target: &Target<'_>,
     object: &Object,
@@ -65,7 +90,7 @@ async fn change(
     server_side: bool,
     force: bool,
 ) -> Result<Value, Error> {
-    let Some(live) = live else { return Ok(entry(object, "create")) };
+    let Some(live) = live else { return made(target, object).await };
     let mut c = compare(target, object, live).await?;
     if !server_side {
         c.conflicts.clear();
@@ -76,7 +101,7 @@ async fn change(
         (true, false) => "update",
     };
     if !force && c.problem.is_none() && !c.conflicts.is_empty() {
-        let e = sutler_kubernetes::Error::Conflict(c.conflicts.clone());
+        let e = KubeError::Conflict(c.conflicts.clone());
         c.problem = Some(Error::kube(&object.shown(), e).to_string());
     }
     let fields: Vec<Value> = c

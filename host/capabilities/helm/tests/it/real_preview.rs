@@ -95,7 +95,7 @@ async fn real_preview_of_what_is_anothers_and_what_is_refused() {
     let policy = json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": namespace},
             "spec": {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
-                "operations": ["UPDATE"], "resources": ["configmaps"]}]},
+                "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}]},
                 "validations": [{"expression": "!has(object.data.key) || object.data.key != 'bad'", "message": "no bad keys"}]}},
         {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": namespace},
             "spec": {"policyName": namespace, "validationActions": ["Deny"], "matchResources": {"namespaceSelector":
@@ -120,7 +120,17 @@ async fn real_preview_of_what_is_anothers_and_what_is_refused() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
+    let mut broken = service("");
+    broken["spec"]["ports"] = json!([{"port": 0}]);
+    let all = rig.preview(&[config_map("new", "bad"), config_map("fine", "1"), broken]).await;
     rig.place.kubectl(&["delete", "-f", file.path().to_str().unwrap()]);
+    for (name, says) in [("new", Some("no bad keys")), ("fine", None), ("s", Some("spec.ports[0].port"))] {
+        let got = all.of(name);
+        let problem = got.get("problem").and_then(Value::as_str);
+        assert_eq!(got["action"], "create", "{got}");
+        assert!(says.is_none_or(|s| problem.is_some_and(|p| p.contains(s))), "{got}");
+        assert_eq!(problem.is_some(), says.is_some(), "{got}");
+    }
     assert!(refused["problem"].as_str().is_some_and(|p| p.contains("no bad keys")), "{refused}");
     assert_eq!(refused["fields"], json!([{"field": "/data/key", "before": "1", "after": "bad"}]));
     assert_eq!((&refused["action"], refused.get("warning")), (&json!("update"), None));
