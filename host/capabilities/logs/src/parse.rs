@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-/// Longer lines come in pieces.
-pub(crate) const MAX_LINE: usize = 512 << 10;
+/// Longer lines come in pieces. A byte that is no UTF-8 becomes three.
+pub(crate) const MAX_LINE: usize = 256 << 10;
 /// Nanoseconds.
 pub(crate) const SECOND: i64 = 1_000_000_000;
 

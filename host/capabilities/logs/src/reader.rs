@@ -58,6 +58,7 @@ pub(crate) struct Reader {
     /// What goes out together, and its bytes.
     pending: Vec<Item>,
     bytes: usize,
+    pieces: upstream::Pieces,
     /// The last line that was read, in the order of the log.
     last: Option<Last>,
     /// Reads the last line only to know where the log ends.
@@ -141,6 +142,7 @@ impl Reader {
             since: options.since.as_ref().and_then(Since::nanos),
             pending: Vec::new(),
             bytes: 0,
+            pieces: upstream::Pieces::default(),
             last: None,
             silent: false,
             follower: None,

@@ -13,11 +13,10 @@ const REMEMBERED: usize = 1 << 12;
 #[derive(Debug, Default)]
 pub(crate) struct Resume {
     last: Option<Stamp>,
-    /// The first line, by its time and a hash of its text: lines before it, which nobody asked for, may have the same
-    /// time stamp.
+    /// The first line, by its time and a hash of its text: what comes before it again, nobody asked for.
     first: Option<(i64, u64)>,
     seen: BTreeMap<i64, u32>,
-    /// Lines up to here were delivered, or came before the first that was asked for.
+    /// Lines up to here are long delivered, or came before the first that was asked for.
     floor: i64,
     replay: Option<Replay>,
 }
@@ -98,19 +97,20 @@ impl Resume {
             self.begins(stamp.nanos, text);
             return Verdict::Deliver;
         };
+        if stamp.nanos <= replay.floor {
+            replay.overlapped = true;
+            return Verdict::Drop;
+        }
         if let Some((nanos, first)) = self.first
-            && nanos == stamp.nanos
             && !replay.begun
+            && stamp.nanos <= nanos
+            && nanos > replay.floor
         {
-            replay.begun = hash(text) == first;
+            replay.begun = stamp.nanos == nanos && hash(text) == first;
             if !replay.begun {
                 replay.overlapped = true;
                 return Verdict::Drop;
             }
-        }
-        if stamp.nanos <= replay.floor {
-            replay.overlapped = true;
-            return Verdict::Drop;
         }
         if let Some(count) = replay.left.get_mut(&stamp.nanos).filter(|c| **c > 0) {
             *count -= 1;
@@ -130,10 +130,7 @@ impl Resume {
     pub(crate) fn delivered(&mut self, stamp: &Stamp) {
         *self.seen.entry(stamp.nanos).or_default() += 1;
         let last = match &self.last {
-            None => {
-                self.floor = stamp.nanos - 1;
-                stamp.nanos
-            }
+            None => stamp.nanos,
             Some(last) => last.nanos.max(stamp.nanos),
         };
         if self.last.as_ref().is_none_or(|l| l.nanos < stamp.nanos) {
@@ -202,6 +199,8 @@ mod tests {
             (&[11.0, 11.2], &[11.0, 11.2, 11.1, 11.3], true, Ok(vec![11.1, 11.3])),
             // Out of order over the edge of a second.
             (&[10.5, 11.0], &[10.5, 11.0, 10.998, 11.5], true, Ok(vec![10.998, 11.5])),
+            // Late, right after the first line.
+            (&[10.5], &[10.1, 10.5, 10.4, 10.6], true, Ok(vec![10.4, 10.6])),
             // A clock that is set back after the cut was made up for.
             (&[10.5, 11.0], &[11.0, 12.5, 9.0], true, Ok(vec![12.5, 9.0])),
             // Older than what the first request asked for.
@@ -240,6 +239,7 @@ mod tests {
     fn since_is_the_second_before_and_memory_is_bounded() {
         let mut resume = Resume::default();
         assert_eq!(resume.since(), None);
+        assert_eq!(resume.admit(&stamp(100.7), b""), Verdict::Deliver);
         resume.delivered(&stamp(100.7));
         assert_eq!(resume.since().unwrap(), "1970-01-01T00:01:39Z");
         for i in 0..200_000_i64 {

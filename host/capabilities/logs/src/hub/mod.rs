@@ -149,11 +149,6 @@ impl Hubs {
         metrics::gauge!("sutler_log_followers").increment(1.0);
         Follower { hubs: self.clone(), key: key.clone(), hub, id, placed }
     }
-
-    #[cfg(test)]
-    fn running(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
 }
 
 /// One who follows. The hub ends with the last one.

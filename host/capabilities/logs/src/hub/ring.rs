@@ -39,7 +39,7 @@ pub(crate) enum Place {
     At(u64, u32),
     /// The hub has still to come to the follower's last line.
     Before(u64, u32),
-    /// Between the follower's last line and this there is more.
+    /// Between the follower's last line and what is kept there is more, or may be.
     Beyond,
 }
 
@@ -163,16 +163,17 @@ impl Ring {
             Item::Gap { .. } | Item::Run(_) => None,
         };
         let times = || self.items.iter().filter_map(nanos);
-        match (times().min(), times().max()) {
-            (Some(oldest), _) if oldest > last.nanos => Place::Beyond,
-            (Some(_), Some(newest)) if newest > last.nanos => {
-                // The upstream lost this line, so only times can tell.
-                let later = |item: &Item| nanos(item).is_some_and(|n| n > last.nanos);
-                let next = self.items.iter().position(later).map_or(self.end(), at);
-                Place::At(next, self.run_at(next))
-            }
-            _ => Place::Before(self.end(), self.run_at(self.end())),
+        let newest = times().max().unwrap_or(i64::MIN);
+        if newest < last.nanos {
+            return Place::Before(self.end(), self.run_at(self.end()));
         }
+        if newest > last.nanos.saturating_add(SECOND) && times().min() <= Some(last.nanos) {
+            // The upstream lost this line, so only times can tell.
+            let later = |item: &Item| nanos(item).is_some_and(|n| n > last.nanos);
+            let next = self.items.iter().position(later).map_or(self.end(), at);
+            return Place::At(next, self.run_at(next));
+        }
+        Place::Beyond
     }
 
     /// Restarts before this place.

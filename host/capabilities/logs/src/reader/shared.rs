@@ -12,6 +12,8 @@ enum Turn {
     Now,
     /// After this line, which the hub has still to tell.
     After(Last),
+    /// From this run of the container on, whose log has nothing yet.
+    Run(u32),
     /// Not known: nothing was found in the past, and the hub may begin later.
     Unsure,
 }
@@ -48,8 +50,15 @@ impl Reader {
         let (now, sure) = follower.now();
         self.past().await?;
         let Some(last) = self.last.clone() else {
-            self.restarts = self.restarts.max(follower.at(now));
-            return Ok(if sure { Turn::Now } else { Turn::Unsure });
+            let run = follower.at(now);
+            return Ok(match sure {
+                true if run < self.restarts => Turn::Run(self.restarts),
+                true => {
+                    self.restarts = run;
+                    Turn::Now
+                }
+                false => Turn::Unsure,
+            });
         };
         let (turn, run) = match follower.after(&last) {
             Place::At(_, run) => (Turn::Now, run),
@@ -89,6 +98,11 @@ impl Reader {
                 match &turn {
                     Turn::Now => self.pass(item, &mut inside),
                     Turn::Unsure => return self.behind().await,
+                    Turn::Run(run) if matches!(item, Item::Run(n) if n >= *run) => {
+                        self.pass(item, &mut inside);
+                        turn = Turn::Now;
+                    }
+                    Turn::Run(_) => {}
                     Turn::After(last) if last.is(&item) => turn = Turn::Now,
                     Turn::After(last) if last.is_long_before(&item) || matches!(item, Item::Run(_)) => {
                         return self.behind().await;
@@ -131,11 +145,15 @@ impl Reader {
                 let LogLine::Line { timestamp, text, .. } = line else { return };
                 self.same_file = true;
                 self.resume.begins(*nanos, text.as_bytes());
+                let skipped = self.skip_piece(*nanos, *first, *last);
                 if *last {
                     self.last = Some(Last { nanos: *nanos, text: text.clone() });
                     if *counts {
                         self.resume.delivered(&Stamp { text: timestamp.clone(), nanos: *nanos });
                     }
+                }
+                if skipped {
+                    return;
                 }
             }
         }

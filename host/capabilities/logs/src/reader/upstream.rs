@@ -16,6 +16,17 @@ use crate::{LogLine, Since};
 /// Bytes of lines that go out together, about.
 const TOGETHER: usize = 32 << 10;
 
+/// How much of a long line is out.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// Its time stamp.
+    of: i64,
+    /// Pieces that went out.
+    out: usize,
+    /// Pieces of the present reading.
+    here: usize,
+}
+
 impl Reader {
     pub(super) fn query(&self, previous: bool, follow: bool) -> LogQuery {
         let mut query = LogQuery {
@@ -129,10 +140,11 @@ impl Reader {
     /// Puts a line beside those that go out together.
     fn tell(&mut self, timestamp: Arc<str>, nanos: i64, text: Arc<str>, how: (bool, bool, bool)) {
         let (first, last, counts) = how;
+        let skipped = self.skip_piece(nanos, first, last);
         if last {
             self.last = Some(Last { nanos, text: text.clone() });
         }
-        if self.silent {
+        if skipped || self.silent {
             return;
         }
         let line =
@@ -140,6 +152,20 @@ impl Reader {
         let item = Item::Line { line, nanos, first, last, counts };
         self.bytes += item.size();
         self.pending.push(item);
+    }
+
+    /// Whether this piece of a long line went out before the line was cut off, or overtaken.
+    pub(super) fn skip_piece(&mut self, nanos: i64, first: bool, last: bool) -> bool {
+        if first {
+            self.pieces.here = 0;
+        }
+        if (first && last) || self.pieces.of != nanos {
+            self.pieces = Pieces { of: nanos, ..Pieces::default() };
+        }
+        self.pieces.here += 1;
+        let skipped = self.pieces.here <= self.pieces.out;
+        self.pieces.out = if last { 0 } else { self.pieces.out.max(self.pieces.here) };
+        skipped
     }
 
     /// Sends what is told.

@@ -8,9 +8,11 @@
 )]
 
 mod grants;
+mod joins;
 mod real;
 mod releases;
 mod server;
+mod shared;
 mod stream;
 mod survive;
 mod tail;
