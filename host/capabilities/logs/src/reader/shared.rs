@@ -44,21 +44,13 @@ impl Reader {
         if self.wants_whole()
             && let Some(run) = follower.from_beginning()
         {
-            self.restarts = self.restarts.max(run);
-            return Ok(Turn::Now);
+            return Ok(self.from_run(run));
         }
         let (now, sure) = follower.now();
         self.past().await?;
         let Some(last) = self.last.clone() else {
             let run = follower.at(now);
-            return Ok(match sure {
-                true if run < self.restarts => Turn::Run(self.restarts),
-                true => {
-                    self.restarts = run;
-                    Turn::Now
-                }
-                false => Turn::Unsure,
-            });
+            return Ok(if sure { self.from_run(run) } else { Turn::Unsure });
         };
         let (turn, run) = match follower.after(&last) {
             Place::At(_, run) => (Turn::Now, run),
@@ -67,6 +59,15 @@ impl Reader {
         };
         self.restarts = self.restarts.max(run);
         Ok(turn)
+    }
+
+    /// The hub is at this run, and this reader has nothing yet of the run that it is to read.
+    fn from_run(&mut self, run: u32) -> Turn {
+        if run < self.restarts {
+            return Turn::Run(self.restarts);
+        }
+        self.restarts = run;
+        Turn::Now
     }
 
     /// What the log holds now.
