@@ -168,7 +168,7 @@ impl Follower {
     }
 
     /// From the beginning of the container's present run, if the hub has all of it; answers the restarts before it.
-    pub(crate) fn from_beginning(&self) -> Option<u32> {
+    pub(crate) fn attach_at_beginning(&self) -> Option<u32> {
         let mut ring = self.hub.ring();
         let (at, run) = ring.beginning()?;
         ring.attach(self.id, at, Instant::now());

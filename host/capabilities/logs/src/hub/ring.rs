@@ -183,7 +183,7 @@ impl Ring {
             Item::Run(run) => Some(*run),
             Item::Line { .. } | Item::Gap { .. } => None,
         };
-        self.items.iter().take(before).filter_map(run).last().unwrap_or(self.run)
+        self.items.iter().take(before).filter_map(run).next_back().unwrap_or(self.run)
     }
 
     /// Takes one item in, or gives it back where followers hold it up.

@@ -42,15 +42,15 @@ impl Reader {
             return Ok(Turn::Now);
         }
         if self.wants_whole()
-            && let Some(run) = follower.from_beginning()
+            && let Some(run) = follower.attach_at_beginning()
         {
-            return Ok(self.from_run(run));
+            return Ok(self.turn_at(run));
         }
         let (now, sure) = follower.now();
         self.past().await?;
         let Some(last) = self.last.clone() else {
             let run = follower.at(now);
-            return Ok(if sure { self.from_run(run) } else { Turn::Unsure });
+            return Ok(if sure { self.turn_at(run) } else { Turn::Unsure });
         };
         let (turn, run) = match follower.after(&last) {
             Place::At(_, run) => (Turn::Now, run),
@@ -62,7 +62,7 @@ impl Reader {
     }
 
     /// The hub is at this run, and this reader has nothing yet of the run that it is to read.
-    fn from_run(&mut self, run: u32) -> Turn {
+    fn turn_at(&mut self, run: u32) -> Turn {
         if run < self.restarts {
             return Turn::Run(self.restarts);
         }
