@@ -7,6 +7,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod calls;
 mod grants;
 mod joins;
 mod real;
