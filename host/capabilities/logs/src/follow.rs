@@ -215,7 +215,7 @@ impl Readers {
             return;
         }
         let reason = format!("more than {MAX_CONTAINERS} containers match; from here on some are not read");
-        metrics::counter!("sutler_log_gaps_total", "reason" => Cause::TooMany.label()).increment(1);
+        Cause::TooMany.count();
         let (pod, container) = (key.pod.into(), key.container.into());
         let line = LogLine::Gap { pod, container, from: None, to: None, reason };
         let _ = self.output.send(vec![Item::Gap { line, after: None }]).await;

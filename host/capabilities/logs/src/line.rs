@@ -99,7 +99,11 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    pub(crate) const fn label(self) -> &'static str {
+    pub(crate) fn count(self) {
+        metrics::counter!("sutler_log_gaps_total", "reason" => self.label()).increment(1);
+    }
+
+    const fn label(self) -> &'static str {
         match self {
             Self::Rotated => "rotated",
             Self::Restarted => "restarted",

@@ -22,7 +22,7 @@ impl Reader {
         cause: Cause,
         reason: String,
     ) -> Result<(), Closed> {
-        metrics::counter!("sutler_log_gaps_total", "reason" => cause.label()).increment(1);
+        cause.count();
         let from = self.resume.last().map(str::to_owned);
         let (pod, container) = (self.pod.clone(), self.container.clone());
         let line = LogLine::Gap { pod, container, from, to, reason };
