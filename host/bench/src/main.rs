@@ -5,6 +5,7 @@ mod durable;
 mod floor;
 mod helm;
 mod load;
+mod logs;
 mod native;
 mod operation;
 mod parked;
@@ -32,8 +33,19 @@ pub(crate) struct Row {
 }
 
 /// What can be measured by itself: `cargo xtask bench inside plan`.
-const SECTIONS: [&str; 10] =
-    ["inside", "plan", "start", "render", "upgrade", "pull", "durable", "postgres", "operation", "parked"];
+const SECTIONS: [&str; 11] = [
+    "inside",
+    "plan",
+    "start",
+    "render",
+    "upgrade",
+    "logs",
+    "pull",
+    "durable",
+    "postgres",
+    "operation",
+    "parked",
+];
 
 pub(crate) fn median(v: &mut [f64]) -> f64 {
     v.sort_by(f64::total_cmp);
@@ -70,6 +82,12 @@ async fn main() -> Result<()> {
         match upgrade::run().await? {
             Some(more) => rows.extend(more),
             None => println!("no cluster (SUTLER_REAL, `cargo xtask cluster up`): upgrades are not compared"),
+        }
+    }
+    if wants("logs") {
+        match logs::run().await? {
+            Some(more) => rows.extend(more),
+            None => println!("no cluster (SUTLER_REAL, `cargo xtask cluster up`): logs are not compared"),
         }
     }
     if wants("pull") {

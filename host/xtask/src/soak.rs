@@ -35,6 +35,9 @@ pub struct SoakArgs {
     /// Operations on releases and objects through a faulty way to a real API server
     #[arg(long, default_value_t = 1_000)]
     operations: u32,
+    /// Seconds that twenty pods write for while their logs are followed
+    #[arg(long, default_value_t = 60)]
+    log_seconds: u32,
     /// The commit whose binary runs beside this one
     #[arg(long, default_value = "HEAD^")]
     previous: String,
@@ -81,6 +84,8 @@ pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
     stage(all, "kills at requests of a release", || {
         on_a_cluster(project, "test(/real_trouble::killed::/)", &[("SUTLER_KILL_POINTS", "all".into())])
     });
+    let seconds = [("SUTLER_LOG_SECONDS", args.log_seconds.to_string())];
+    stage(all, "logs through trouble", || on_a_cluster(project, "test(real_logs_of_twenty_pods)", &seconds));
     stage(all, "the binary of before", || {
         let previous = previous::build(project, &args.previous)?;
         // Ignored on other days, for want of that binary.

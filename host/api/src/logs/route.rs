@@ -8,7 +8,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use futures::stream::{BoxStream, ReadyChunks, StreamExt as _};
+use futures::FutureExt as _;
+use futures::stream::{BoxStream, Fuse, StreamExt as _};
 use sutler_dispatch::Failed;
 use sutler_logs::LogLine;
 use sutler_model::RequestId;
@@ -27,8 +28,8 @@ use crate::state::Api;
 
 /// How often an event stream shows that it lives, so that no balancer cuts it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Lines that are ready are sent together, this many at most.
-const BATCH: usize = 256;
+/// Lines that are ready are sent together, about so many bytes.
+const TOGETHER: usize = 32 << 10;
 
 /// Stream the logs of an application.
 ///
@@ -100,7 +101,7 @@ fn refused(failed: Failed) -> Refusal {
 }
 
 struct Streaming {
-    lines: ReadyChunks<BoxStream<'static, LogLine>>,
+    lines: Fuse<BoxStream<'static, LogLine>>,
     renderer: Renderer,
     keep_alive: Option<Interval>,
     stopping: CancellationToken,
@@ -141,7 +142,7 @@ impl Streaming {
     ) -> Self {
         let keep_alive = keep_alive.map(|d| tokio::time::interval_at(tokio::time::Instant::now() + d, d));
         let written = Written { ticket, started: Instant::now(), items: 0, bytes: 0 };
-        Self { lines: lines.ready_chunks(BATCH), renderer, keep_alive, stopping, ended: false, written }
+        Self { lines: lines.fuse(), renderer, keep_alive, stopping, ended: false, written }
     }
 
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
@@ -154,17 +155,25 @@ impl Streaming {
                 self.ended = true;
                 self.renderer.end("this host is stopping; ask again with sinceTime")
             }
-            items = self.lines.next() => {
-                let mut out = Vec::with_capacity(1024);
-                let items = items?;
-                items.iter().for_each(|i| self.renderer.write(i, &mut out));
-                self.written.items += items.len() as u64;
-                out
-            }
+            item = self.lines.next() => self.together(item?),
             () = tick(&mut self.keep_alive) => b": keep-alive\n\n".to_vec(),
         };
         self.written.bytes += bytes.len() as u64;
         Some((Ok(bytes.into()), self))
+    }
+
+    /// A line, and those after it that are ready.
+    fn together(&mut self, first: LogLine) -> Vec<u8> {
+        let mut out = Vec::with_capacity(1024);
+        let mut next = Some(first);
+        while let Some(item) = next.take() {
+            self.renderer.write(&item, &mut out);
+            self.written.items += 1;
+            if out.len() < TOGETHER {
+                next = self.lines.next().now_or_never().flatten();
+            }
+        }
+        out
     }
 }
 

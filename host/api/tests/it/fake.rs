@@ -213,7 +213,7 @@ impl Provisioner for Fake {
             let line = |pod: &str, second: u32, text: &str| LogLine::Line {
                 pod: pod.into(),
                 container: "ksml".into(),
-                timestamp: format!("2026-01-31T12:00:0{second}.000000001Z"),
+                timestamp: format!("2026-01-31T12:00:0{second}.000000001Z").into(),
                 text: text.into(),
             };
             let gap = LogLine::Gap {

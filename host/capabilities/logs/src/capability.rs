@@ -11,6 +11,7 @@ use sutler_model::{Call, Effective};
 
 use crate::follow::{Granted, Readers};
 use crate::grant::{self, Ask, Grants, Reach};
+use crate::hub::Hubs;
 use crate::line::since_seconds;
 use crate::parse::{Lines, is_refusal, stamped};
 use crate::release::{self, Found};
@@ -40,11 +41,13 @@ pub struct TailOptions {
 pub struct Logs {
     clusters: Arc<Clusters>,
     containers: Option<Arc<Containers>>,
+    hubs: Arc<Hubs>,
 }
 
 impl Logs {
-    pub const fn new(clusters: Arc<Clusters>) -> Self {
-        Self { clusters, containers: None }
+    pub fn new(clusters: Arc<Clusters>) -> Self {
+        describe_metrics();
+        Self { clusters, containers: None, hubs: Arc::default() }
     }
 
     /// Also reads what containers of the local Docker daemon wrote.
@@ -174,7 +177,9 @@ impl Logs {
     ///
     /// Streams that follow outlive the call's deadline, which bounds the opening only. They end when every pod has
     /// ended for good; pods that newly match are picked up at once where the host's account
-    /// may watch pods, otherwise within two seconds.
+    /// may watch pods, otherwise within two seconds. All that follow a container share one request for it, unless they
+    /// ask for `limit_bytes`; who reads slower than the container writes reads by a request of its own, and hears of a
+    /// gap where the kubelet does not serve any more what comes next.
     ///
     /// # Errors
     /// `NotGranted` before anything is sent, where any source's namespace is not granted; `NotFound` where
@@ -205,11 +210,24 @@ impl Logs {
             return Err(Error::NotFound);
         }
         let (output, mut stream) = output::channel();
-        let mut readers = Readers::new(granted, options, output);
+        let mut readers = Readers::new(granted, options, output, self.hubs.clone());
         readers.start(&found, true).await?;
         stream.spawn(readers.run());
         Ok(stream.boxed())
     }
+}
+
+fn describe_metrics() {
+    use metrics::{Unit, describe_counter, describe_gauge};
+    describe_gauge!("sutler_log_upstreams", "Containers whose log is followed, each by one request.");
+    describe_gauge!("sutler_log_followers", "Streams that follow a container, over all containers.");
+    describe_counter!("sutler_log_lines_total", "Lines put out into streams.");
+    describe_counter!("sutler_log_gaps_total", "Gaps in logs, by reason.");
+    describe_gauge!(
+        "sutler_log_queued_bytes",
+        Unit::Bytes,
+        "What is kept for followers: in upstreams for all, in followers for each."
+    );
 }
 
 fn rounded_up(since: Duration) -> u64 {

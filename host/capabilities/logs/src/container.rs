@@ -7,11 +7,14 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use sutler_containers::{Error as DockerError, Log, LogQuery, Now};
 
-use crate::output::{self, Closed, Output};
-use crate::parse::{MAX_LINE, Stamp, stamped};
+use crate::line::Cause;
+use crate::output::{self, Closed, Item, Output};
+use crate::parse::{Stamp, stamped};
 use crate::resume::{Resume, Verdict};
 use crate::{Error, LogLine, Since, StreamOptions};
 
+/// Of a longer line the rest is left out.
+const MAX_LINE: usize = 1 << 20;
 /// A container that does not run is looked at this often.
 const LOOK: Duration = Duration::from_secs(2);
 /// How often a container has to be found still before its log is over: a replaced one is back sooner.
@@ -117,7 +120,12 @@ impl Reader {
                 End::Done => return Ok(()),
                 End::Lost { next } => {
                     self.before = None;
-                    self.gap(Some(next), "the log was rotated while the connection was cut".into()).await?;
+                    self.gap(
+                        Some(next),
+                        Cause::Rotated,
+                        "the log was rotated while the connection was cut".into(),
+                    )
+                    .await?;
                     continue;
                 }
                 End::Clean if !self.options.follow => return Ok(()),
@@ -125,7 +133,7 @@ impl Reader {
                 // Removed in this moment.
                 End::Broken(DockerError::NotFound) => {}
                 End::Broken(e) if failed == TRIES => {
-                    self.gap(None, e.to_string()).await?;
+                    self.gap(None, Cause::Unreadable, e.to_string()).await?;
                     if !self.options.follow {
                         return Ok(());
                     }
@@ -208,11 +216,11 @@ impl Reader {
         if open.line.is_none() {
             let Some(stamp) = stamp else { return Ok(None) };
             let wanted = self.from.is_none_or(|from| from <= stamp.nanos);
-            let deliver = match self.resume.admit(&stamp) {
+            let deliver = match self.resume.admit(&stamp, text_only) {
                 _ if !wanted => false,
                 Verdict::Deliver => true,
                 Verdict::Drop => false,
-                Verdict::Lost => return Ok(Some(End::Lost { next: stamp.text })),
+                Verdict::Lost => return Ok(Some(End::Lost { next: stamp.text.to_string() })),
             };
             open.line = Some((stamp, deliver));
         }
@@ -237,15 +245,19 @@ impl Reader {
             }
         }
         self.resume.delivered(&stamp);
-        let (pod, container) = (self.log.name().to_owned(), self.log.name().to_owned());
-        self.output.send(LogLine::Line { pod, container, timestamp: stamp.text, text }).await?;
+        let (pod, container) = (self.log.name().into(), self.log.name().into());
+        let line = LogLine::Line { pod, container, timestamp: stamp.text, text: text.into() };
+        let item = Item::Line { line, nanos: stamp.nanos, first: true, last: true, counts: true };
+        self.output.send(vec![item]).await?;
         Ok((self.budget == Some(0)).then_some(End::Done))
     }
 
-    async fn gap(&self, to: Option<String>, reason: String) -> Result<(), Closed> {
-        let (pod, container) = (self.log.name().to_owned(), self.log.name().to_owned());
+    async fn gap(&self, to: Option<String>, cause: Cause, reason: String) -> Result<(), Closed> {
+        cause.count();
+        let (pod, container) = (self.log.name().into(), self.log.name().into());
         let from = self.resume.last().map(str::to_owned);
-        self.output.send(LogLine::Gap { pod, container, from, to, reason }).await
+        let line = LogLine::Gap { pod, container, from, to, reason };
+        self.output.send(vec![Item::Gap { line, after: self.resume.last_nanos() }]).await
     }
 }
 

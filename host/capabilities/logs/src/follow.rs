@@ -11,10 +11,12 @@ use sutler_model::Owner;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::output::Output;
+use crate::hub::{Begin, Hubs};
+use crate::line::Cause;
+use crate::output::{Item, Output};
 use crate::reader::{Key, Reader};
 use crate::release::{self, Found};
-use crate::{Error, LogLine, LogSource, Reach, StreamOptions};
+use crate::{Error, LogLine, LogSource, Reach, Since, StreamOptions};
 
 /// Containers that one stream reads.
 pub(crate) const MAX_CONTAINERS: usize = 200;
@@ -93,6 +95,7 @@ pub(crate) struct Readers {
     sources: Vec<Granted>,
     options: StreamOptions,
     output: Output,
+    hubs: Arc<Hubs>,
     known: HashSet<Key>,
     tasks: JoinSet<()>,
     slots: Arc<Semaphore>,
@@ -100,12 +103,18 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    pub(crate) fn new(sources: Vec<Granted>, options: StreamOptions, output: Output) -> Self {
+    pub(crate) fn new(
+        sources: Vec<Granted>,
+        options: StreamOptions,
+        output: Output,
+        hubs: Arc<Hubs>,
+    ) -> Self {
         let slots = Arc::new(Semaphore::new(AT_ONCE));
         Self {
             sources,
             options,
             output,
+            hubs,
             known: HashSet::new(),
             tasks: JoinSet::new(),
             slots,
@@ -157,14 +166,7 @@ impl Readers {
             let Some((at, container)) = new.remove(&key) else { continue };
             let Some(source) = self.sources.get(at) else { continue };
             self.known.insert(key.clone());
-            let reader = Reader::new(
-                source.cluster.clone(),
-                key,
-                &container,
-                &self.options,
-                self.output.clone(),
-                !first,
-            );
+            let reader = self.reader(source, key, &container, first);
             let slots = (!self.follows()).then(|| self.slots.clone());
             self.tasks.spawn(async move {
                 let _slot = match slots {
@@ -177,13 +179,46 @@ impl Readers {
         Ok(())
     }
 
+    /// Who only follows shares the upstream with all who follow the same container.
+    fn reader(&self, source: &Granted, key: Key, container: &Container, first: bool) -> Reader {
+        let cluster = source.cluster.clone();
+        let alone =
+            Reader::new(cluster.clone(), key.clone(), container, &self.options, self.output.clone(), !first);
+        // What the API server would refuse, it refuses of this stream alone.
+        let odd = |since: &Since| matches!(since, Since::Time(_)) && since.nanos().is_none();
+        if !self.follows()
+            || self.options.limit_bytes.is_some()
+            || self.options.since.as_ref().is_some_and(odd)
+        {
+            return alone;
+        }
+        let begin = match (&self.options.since, self.options.tail_lines) {
+            (None, None) => Begin::Whole,
+            _ if !first => Begin::Whole,
+            (None, Some(n)) if n > 0 => Begin::Tail(n),
+            _ => Begin::Now,
+        };
+        let tail_lines = match begin {
+            Begin::Whole => None,
+            Begin::Tail(n) => Some(n),
+            Begin::Now => Some(1),
+        };
+        let options = StreamOptions { follow: true, tail_lines, ..StreamOptions::default() };
+        let follower = self.hubs.join(&key, container.restarts, begin, |hub| {
+            Reader::new(cluster, key.clone(), container, &options, Output::Hub(hub), false)
+        });
+        alone.following(follower)
+    }
+
     async fn full(&mut self, key: Key) {
         if std::mem::replace(&mut self.full_told, true) {
             return;
         }
         let reason = format!("more than {MAX_CONTAINERS} containers match; from here on some are not read");
-        let gap = LogLine::Gap { pod: key.pod, container: key.container, from: None, to: None, reason };
-        let _ = self.output.send(gap).await;
+        Cause::TooMany.count();
+        let (pod, container) = (key.pod.into(), key.container.into());
+        let line = LogLine::Gap { pod, container, from: None, to: None, reason };
+        let _ = self.output.send(vec![Item::Gap { line, after: None }]).await;
     }
 
     /// Runs until all is read; where the stream follows, picks up what newly matches, and ends when every pod that

@@ -1,9 +1,13 @@
 //! Bytes of a log as lines with time stamps.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 
-/// Longer lines come in pieces.
-pub(crate) const MAX_LINE: usize = 1 << 20;
+/// Longer lines come in pieces. A byte that is no UTF-8 becomes three.
+pub(crate) const MAX_LINE: usize = 256 << 10;
+/// Nanoseconds.
+pub(crate) const SECOND: i64 = 1_000_000_000;
 
 /// A line, or a piece of one that is over [`MAX_LINE`].
 #[derive(Debug, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl Lines {
 /// A time stamp as the kubelet wrote it, and as nanoseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    pub(crate) text: String,
+    pub(crate) text: Arc<str>,
     pub(crate) nanos: i64,
 }
 
@@ -77,7 +81,7 @@ pub(crate) fn stamped(line: &[u8]) -> Option<(Stamp, &[u8])> {
     };
     let text_of = std::str::from_utf8(stamp).ok()?;
     let nanos = chrono::DateTime::parse_from_rfc3339(text_of).ok()?.timestamp_nanos_opt()?;
-    Some((Stamp { text: text_of.to_owned(), nanos }, text))
+    Some((Stamp { text: text_of.into(), nanos }, text))
 }
 
 /// What a kubelet or its runtime says in the body, with status 200, instead of the log (kubernetes#98236).

@@ -1,14 +1,19 @@
 //! One container's log, over cuts, restarts and rotations, each line once.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sutler_kubernetes::{Cluster, Container, Error, Pod};
 
-use crate::output::{Closed, Output};
+use crate::hub::{Follower, Last};
+use crate::line::Cause;
+use crate::output::{Closed, Item, Output};
 use crate::parse::Piece;
 use crate::resume::Resume;
-use crate::{LogLine, StreamOptions};
+use crate::{Since, StreamOptions};
 
+mod gap;
+mod shared;
 mod upstream;
 
 /// A stream that says nothing for so long is opened anew: kubelets lose a rotated file, balancers forget connections.
@@ -33,6 +38,8 @@ pub(crate) struct Key {
 pub(crate) struct Reader {
     cluster: Cluster,
     key: Key,
+    pod: Arc<str>,
+    container: Arc<str>,
     options: StreamOptions,
     output: Output,
     resume: Resume,
@@ -47,6 +54,18 @@ pub(crate) struct Reader {
     /// The last line, without its newline yet.
     unfinished: Option<Piece>,
     gap_told: bool,
+    /// The caller's `since`, where it is a time (nanoseconds since 1970).
+    since: Option<i64>,
+    /// What goes out together, and its bytes.
+    pending: Vec<Item>,
+    bytes: usize,
+    pieces: upstream::Pieces,
+    /// The last line that was read, in the order of the log.
+    last: Option<Last>,
+    /// Reads the last line only to know where the log ends.
+    silent: bool,
+    /// What is written now comes by the container's hub, not by a request of its own.
+    follower: Option<Follower>,
 }
 
 /// Why a request's lines ended.
@@ -62,6 +81,8 @@ enum End {
     Lost { next: String },
     /// Nothing was said for long.
     Idle,
+    /// The hub went on without this reader, or began after what it has.
+    Behind,
     /// All that was asked for is delivered, or nobody reads any more.
     Done,
 }
@@ -72,7 +93,7 @@ impl End {
         match self {
             Self::Broken(why) => Some(why.clone()),
             Self::Refused(e) => Some(e.to_string()),
-            Self::Clean | Self::Lost { .. } | Self::Idle | Self::Done => None,
+            Self::Clean | Self::Lost { .. } | Self::Idle | Self::Behind | Self::Done => None,
         }
     }
 
@@ -105,6 +126,8 @@ impl Reader {
         late: bool,
     ) -> Self {
         Self {
+            pod: key.pod.as_str().into(),
+            container: key.container.as_str().into(),
             cluster,
             key,
             options: options.clone(),
@@ -117,7 +140,19 @@ impl Reader {
             same_file: true,
             unfinished: None,
             gap_told: false,
+            since: options.since.as_ref().and_then(Since::nanos),
+            pending: Vec::new(),
+            bytes: 0,
+            pieces: upstream::Pieces::default(),
+            last: None,
+            silent: false,
+            follower: None,
         }
+    }
+
+    /// The same, which takes what is written from now on from its container's hub.
+    pub(crate) fn following(self, follower: Follower) -> Self {
+        Self { follower: Some(follower), ..self }
     }
 
     /// Reads to the end, or until nobody reads any more.
@@ -142,15 +177,25 @@ impl Reader {
                 End::Lost { next } => {
                     self.rotated(next).await?;
                 }
-                End::Refused(Error::NotFound) => return self.gap(None, "the pod is gone".into()).await,
-                End::Refused(e) if !e.retryable() => return self.gap(None, e.to_string()).await,
-                End::Refused(e) if attempt + 1 == TRIES => return self.gap(None, e.to_string()).await,
-                End::Broken(why) if attempt + 1 == TRIES => return self.gap(None, why).await,
-                End::Refused(_) | End::Broken(_) | End::Idle => tokio::time::sleep(pause(attempt)).await,
+                End::Refused(Error::NotFound) => {
+                    return self.gap(None, Cause::Gone, "the pod is gone".into()).await;
+                }
+                End::Refused(e) if !e.retryable() => {
+                    return self.gap(None, Cause::Unreadable, e.to_string()).await;
+                }
+                End::Refused(e) if attempt + 1 == TRIES => {
+                    return self.gap(None, Cause::Unreadable, e.to_string()).await;
+                }
+                End::Broken(why) if attempt + 1 == TRIES => {
+                    return self.gap(None, Cause::Unreadable, why).await;
+                }
+                End::Refused(_) | End::Broken(_) | End::Idle | End::Behind => {
+                    tokio::time::sleep(pause(attempt)).await;
+                }
             }
             self.unfinished = None;
         }
-        self.gap(None, "the log could not be read to its end".into()).await
+        self.gap(None, Cause::Unreadable, "the log could not be read to its end".into()).await
     }
 
     async fn follow(&mut self) -> Result<(), Closed> {
@@ -159,7 +204,8 @@ impl Reader {
         let mut intact = true;
         loop {
             let before = self.resume.last().map(str::to_owned);
-            let end = self.read(false, true).await;
+            let end =
+                if self.follower.is_some() { self.shared().await } else { self.read(false, true).await };
             if self.resume.last() == before.as_deref() {
                 rounds += 1;
             } else {
@@ -168,7 +214,9 @@ impl Reader {
             }
             match &end {
                 End::Done => return self.flush().await,
-                End::Refused(Error::Forbidden(why)) => return self.gap(None, why.clone()).await,
+                End::Refused(Error::Forbidden(why)) => {
+                    return self.gap(None, Cause::Unreadable, why.clone()).await;
+                }
                 _ => {}
             }
             let why = end.why();
@@ -179,13 +227,19 @@ impl Reader {
             let look = self.look(clean).await?;
             match look {
                 Look::Gone => return self.gone(intact, why).await,
-                Look::Over if clean => return self.settle().await,
+                Look::Over if clean || matches!(end, End::Behind) => return self.settle().await,
                 // All was read before its log was removed.
                 Look::Over if end.is_no_log() && intact && self.resume.last().is_some() => return Ok(()),
-                Look::Over if end.is_no_log() => return self.gap(None, why.unwrap_or_default()).await,
+                Look::Over if end.is_no_log() => {
+                    return self.gap(None, Cause::Unreadable, why.unwrap_or_default()).await;
+                }
                 Look::Over if rounds >= TRIES => {
                     return self
-                        .gap(None, why.unwrap_or_else(|| "the log could not be read to its end".into()))
+                        .gap(
+                            None,
+                            Cause::Unreadable,
+                            why.unwrap_or_else(|| "the log could not be read to its end".into()),
+                        )
                         .await;
                 }
                 Look::Waiting if clean => {
@@ -209,6 +263,7 @@ impl Reader {
         match end {
             End::Lost { next } => self.rotated(next).await?,
             End::Idle => {}
+            End::Behind if rounds == 0 => {}
             // It waits to start, which is no failure.
             End::Refused(Error::Invalid(_)) if look == Look::Waiting => {
                 rounds = rounds.min(TRIES - 2);
@@ -230,7 +285,7 @@ impl Reader {
             return self.flush().await;
         }
         let why = why.unwrap_or_else(|| "its stream had gone silent".into());
-        self.gap(None, format!("the pod is gone: {why}")).await
+        self.gap(None, Cause::Gone, format!("the pod is gone: {why}")).await
     }
 
     /// The container has ended, and so has its stream: reads once more, since the stream may have ended before it.
@@ -242,7 +297,7 @@ impl Reader {
                 self.rotated(next).await?;
                 let _ = self.read(false, false).await;
             }
-            End::Broken(_) | End::Refused(_) | End::Idle => self.unfinished = unfinished,
+            End::Broken(_) | End::Refused(_) | End::Idle | End::Behind => self.unfinished = unfinished,
         }
         self.flush().await
     }
@@ -285,7 +340,7 @@ impl Reader {
         if runs > 1 {
             let why =
                 format!("the container was started {runs} times meanwhile; only its last two runs are kept");
-            self.gap(None, why).await?;
+            self.gap(None, Cause::Restarted, why).await?;
             self.same_file = false;
         }
         self.narrowed = self.narrowed && self.resume.last().is_none() && runs == 1;
@@ -296,40 +351,20 @@ impl Reader {
                 let _ = self.read(true, false).await;
                 self.flush().await?;
             }
-            End::Refused(_) | End::Broken(_) | End::Idle if clean => {}
-            End::Refused(e) => self.gap(None, format!("the container was started anew: {e}")).await?,
-            End::Broken(why) => self.gap(None, format!("the container was started anew: {why}")).await?,
-            End::Idle => {}
+            End::Refused(_) | End::Broken(_) | End::Idle | End::Behind if clean => {}
+            End::Refused(e) => {
+                self.gap(None, Cause::Restarted, format!("the container was started anew: {e}")).await?
+            }
+            End::Broken(why) => {
+                self.gap(None, Cause::Restarted, format!("the container was started anew: {why}")).await?
+            }
+            End::Idle | End::Behind => {}
         }
         self.unfinished = None;
         self.same_file = false;
         self.narrowed = false;
-        Ok(())
-    }
-
-    async fn rotated(&mut self, next: String) -> Result<(), Closed> {
-        self.same_file = false;
-        self.gap(Some(next), "the log was rotated while the connection was cut".into()).await
-    }
-
-    async fn line(&self, timestamp: String, text: String) -> Result<(), Closed> {
-        let (pod, container) = (self.key.pod.clone(), self.key.container.clone());
-        self.output.send(LogLine::Line { pod, container, timestamp, text }).await
-    }
-
-    async fn gap(&self, to: Option<String>, reason: String) -> Result<(), Closed> {
-        let (pod, container) = (self.key.pod.clone(), self.key.container.clone());
-        let from = self.resume.last().map(str::to_owned);
-        self.output.send(LogLine::Gap { pod, container, from, to, reason }).await
-    }
-
-    /// One gap until lines come again.
-    async fn gap_once(&mut self, reason: String) -> Result<(), Closed> {
-        if self.gap_told {
-            return Ok(());
-        }
-        self.gap_told = true;
-        self.gap(None, reason).await
+        self.pending.push(Item::Run(restarts));
+        self.deliver().await
     }
 }
 

@@ -1,20 +1,22 @@
 //! Going on after a cut: which lines were delivered, and which of those that come again are new. Pure.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use crate::parse::Stamp;
+use crate::parse::{SECOND, Stamp};
 
-const SECOND: i64 = 1_000_000_000;
 /// Distinct time stamps remembered.
-const REMEMBERED: usize = 1 << 16;
+const REMEMBERED: usize = 1 << 12;
 
 /// `sinceTime` has whole seconds, and stdout and stderr may be written a little out of order: so the delivered lines
 /// of the last second and the one before are remembered by time stamp and count.
 #[derive(Debug, Default)]
 pub(crate) struct Resume {
     last: Option<Stamp>,
+    /// The first line, by its time and a hash of its text: what comes before it again, nobody asked for.
+    first: Option<(i64, u64)>,
     seen: BTreeMap<i64, u32>,
-    /// Lines up to here were delivered, or came before the first that was asked for.
+    /// Lines up to here are long delivered, or came before the first that was asked for.
     floor: i64,
     replay: Option<Replay>,
 }
@@ -28,6 +30,8 @@ struct Replay {
     until: i64,
     /// A line came again, so nothing between was destroyed.
     overlapped: bool,
+    /// The first line came again.
+    begun: bool,
     /// A line that does not join on to the last is a loss.
     must_overlap: bool,
 }
@@ -44,7 +48,17 @@ pub(crate) enum Verdict {
 impl Resume {
     /// The last line delivered.
     pub(crate) fn last(&self) -> Option<&str> {
-        self.last.as_ref().map(|s| s.text.as_str())
+        self.last.as_ref().map(|s| &*s.text)
+    }
+
+    /// Its time, since 1970.
+    pub(crate) fn last_nanos(&self) -> Option<i64> {
+        self.last.as_ref().map(|s| s.nanos)
+    }
+
+    /// What comes now is known to be new.
+    pub(crate) fn joined(&mut self) {
+        self.replay = None;
     }
 
     /// `sinceTime` for the next request; `None` before the first line.
@@ -65,16 +79,38 @@ impl Resume {
             floor: self.floor,
             until: last.nanos + SECOND,
             overlapped: false,
+            begun: false,
             must_overlap,
         });
     }
 
-    /// What to do with a line that came.
-    pub(crate) fn admit(&mut self, stamp: &Stamp) -> Verdict {
-        let Some(replay) = &mut self.replay else { return Verdict::Deliver };
+    /// What is delivered begins with this line, unless it has begun.
+    pub(crate) fn begins(&mut self, nanos: i64, text: &[u8]) {
+        if self.last.is_none() && self.first.is_none() {
+            self.first = Some((nanos, hash(text)));
+        }
+    }
+
+    /// What to do with a line that came, by the beginning of its text.
+    pub(crate) fn admit(&mut self, stamp: &Stamp, text: &[u8]) -> Verdict {
+        let Some(replay) = &mut self.replay else {
+            self.begins(stamp.nanos, text);
+            return Verdict::Deliver;
+        };
         if stamp.nanos <= replay.floor {
             replay.overlapped = true;
             return Verdict::Drop;
+        }
+        if let Some((nanos, first)) = self.first
+            && !replay.begun
+            && stamp.nanos <= nanos
+            && nanos > replay.floor
+        {
+            replay.begun = stamp.nanos == nanos && hash(text) == first;
+            if !replay.begun {
+                replay.overlapped = true;
+                return Verdict::Drop;
+            }
         }
         if let Some(count) = replay.left.get_mut(&stamp.nanos).filter(|c| **c > 0) {
             *count -= 1;
@@ -94,10 +130,7 @@ impl Resume {
     pub(crate) fn delivered(&mut self, stamp: &Stamp) {
         *self.seen.entry(stamp.nanos).or_default() += 1;
         let last = match &self.last {
-            None => {
-                self.floor = stamp.nanos - 1;
-                stamp.nanos
-            }
+            None => stamp.nanos,
             Some(last) => last.nanos.max(stamp.nanos),
         };
         if self.last.as_ref().is_none_or(|l| l.nanos < stamp.nanos) {
@@ -118,25 +151,31 @@ impl Resume {
     }
 }
 
+fn hash(text: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn stamp(seconds: f64) -> Stamp {
-        Stamp { text: format!("{seconds}"), nanos: (seconds * 1000.0) as i64 * (SECOND / 1000) }
+        Stamp { text: format!("{seconds}").into(), nanos: (seconds * 1000.0) as i64 * (SECOND / 1000) }
     }
 
     /// Delivers what of `served` is new after `before`, in the order it is served.
     fn after(before: &[f64], served: &[f64], must_overlap: bool) -> Result<Vec<f64>, f64> {
         let mut resume = Resume::default();
         for s in before {
-            assert_eq!(resume.admit(&stamp(*s)), Verdict::Deliver);
+            assert_eq!(resume.admit(&stamp(*s), b""), Verdict::Deliver);
             resume.delivered(&stamp(*s));
         }
         resume.begin(must_overlap);
         let mut out = Vec::new();
         for s in served {
-            match resume.admit(&stamp(*s)) {
+            match resume.admit(&stamp(*s), b"") {
                 Verdict::Deliver => {
                     resume.delivered(&stamp(*s));
                     out.push(*s);
@@ -160,6 +199,8 @@ mod tests {
             (&[11.0, 11.2], &[11.0, 11.2, 11.1, 11.3], true, Ok(vec![11.1, 11.3])),
             // Out of order over the edge of a second.
             (&[10.5, 11.0], &[10.5, 11.0, 10.998, 11.5], true, Ok(vec![10.998, 11.5])),
+            // Late, right after the first line.
+            (&[10.5], &[10.1, 10.5, 10.4, 10.6], true, Ok(vec![10.4, 10.6])),
             // A clock that is set back after the cut was made up for.
             (&[10.5, 11.0], &[11.0, 12.5, 9.0], true, Ok(vec![12.5, 9.0])),
             // Older than what the first request asked for.
@@ -179,24 +220,40 @@ mod tests {
         }
     }
 
+    /// The tail began in the middle of lines with one time stamp.
+    #[test]
+    fn lines_before_the_first_do_not_come_later() {
+        let mut resume = Resume::default();
+        let at = stamp(10.0);
+        for text in [b"c", b"d"] {
+            assert_eq!(resume.admit(&at, text), Verdict::Deliver);
+            resume.delivered(&at);
+        }
+        resume.begin(true);
+        let verdicts = [b"a", b"b", b"c", b"d", b"e"].map(|text| resume.admit(&at, text));
+        assert_eq!(verdicts[..4], [const { Verdict::Drop }; 4]);
+        assert_eq!(verdicts[4], Verdict::Deliver);
+    }
+
     #[test]
     fn since_is_the_second_before_and_memory_is_bounded() {
         let mut resume = Resume::default();
         assert_eq!(resume.since(), None);
+        assert_eq!(resume.admit(&stamp(100.7), b""), Verdict::Deliver);
         resume.delivered(&stamp(100.7));
         assert_eq!(resume.since().unwrap(), "1970-01-01T00:01:39Z");
         for i in 0..200_000_i64 {
-            resume.delivered(&Stamp { text: String::new(), nanos: 200 * SECOND + i });
+            resume.delivered(&Stamp { text: "".into(), nanos: 200 * SECOND + i });
         }
         assert!(resume.seen.len() <= REMEMBERED, "{}", resume.seen.len());
         resume.begin(true);
-        assert_eq!(resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 5 }), Verdict::Drop);
+        assert_eq!(resume.admit(&Stamp { text: "".into(), nanos: 200 * SECOND + 5 }, b""), Verdict::Drop);
         assert_eq!(
-            resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 199_999 }),
+            resume.admit(&Stamp { text: "".into(), nanos: 200 * SECOND + 199_999 }, b""),
             Verdict::Drop
         );
         assert_eq!(
-            resume.admit(&Stamp { text: String::new(), nanos: 200 * SECOND + 200_000 }),
+            resume.admit(&Stamp { text: "".into(), nanos: 200 * SECOND + 200_000 }, b""),
             Verdict::Deliver
         );
         for i in 0..10 {

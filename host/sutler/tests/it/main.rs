@@ -33,6 +33,8 @@ mod real_hosts;
 mod real_in_pod;
 mod real_ledger_cli;
 mod real_life;
+mod real_logs;
+mod real_rbac;
 mod real_systemd;
 mod real_trouble;
 mod registry;

@@ -50,7 +50,7 @@ async fn another_owners_pods_are_no_part_of_a_stream() {
     from.label_selector = "app=x".into();
     let lines: Vec<LogLine> =
         logs.stream(&call(), &shared, vec![from], StreamOptions::default()).await.unwrap().collect().await;
-    assert!(matches!(&lines[..], [LogLine::Line { pod, .. }] if pod == "ours"), "{lines:?}");
+    assert!(matches!(&lines[..], [LogLine::Line { pod, .. }] if &**pod == "ours"), "{lines:?}");
     assert_eq!(server.requests()[0], "list connect app=x");
 }
 

@@ -7,10 +7,13 @@
     reason = "tests fail by panicking"
 )]
 
+mod calls;
 mod grants;
+mod joins;
 mod real;
 mod releases;
 mod server;
+mod shared;
 mod stream;
 mod survive;
 mod tail;

@@ -51,7 +51,7 @@ impl World {
         let logs = Logs::new(Arc::new(Clusters::of(vec![cluster.clone()])));
         let stream = logs.stream(&call(), &open_grants(), vec![self.source()], options).await.unwrap();
         let show = |l: LogLine| match l {
-            LogLine::Line { text, .. } => text,
+            LogLine::Line { text, .. } => text.to_string(),
             gap => format!("{gap:?}"),
         };
         tokio::time::timeout(Duration::from_secs(60), stream.take(n).map(show).collect())

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -13,10 +13,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat};
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 use sutler_kubernetes::{Cluster, ClusterConfig, Clusters};
-use sutler_logs::{Grants, LogSource, Logs};
-use sutler_model::{Application, Call, Effective, Identifier, Layer, Mode, Owner};
+use sutler_logs::Logs;
+
+pub(crate) use crate::calls::{call, grants, open_grants, owner, source};
 
 #[derive(Clone)]
 pub(crate) struct Container {
@@ -32,6 +34,8 @@ pub(crate) struct Container {
     pub(crate) cuts: VecDeque<usize>,
     /// Each request takes one: this body instead of the log.
     pub(crate) refusals: VecDeque<String>,
+    /// Every request gets these bytes, and where it follows no end.
+    pub(crate) raw: Option<Bytes>,
     /// What happens to the pod at the first cut.
     pub(crate) at_cut: Option<fn(&mut PodState)>,
 }
@@ -47,6 +51,7 @@ pub(crate) fn container(name: &str) -> Container {
         waiting: false,
         cuts: VecDeque::new(),
         refusals: VecDeque::new(),
+        raw: None,
         at_cut: None,
     }
 }
@@ -91,9 +96,22 @@ pub(crate) struct Server {
     /// Streams open now.
     pub(crate) open: Arc<AtomicUsize>,
     pub(crate) sent: Arc<AtomicUsize>,
+    /// Cuts of all streams so far.
+    cuts: Arc<AtomicUsize>,
 }
 
 impl Server {
+    /// Breaks every stream that is open now.
+    pub(crate) fn cut(&self) {
+        self.cuts.fetch_add(1, Ordering::SeqCst);
+    }
+    /// Requests for logs that follow, and those that do not.
+    pub(crate) fn log_requests(&self) -> (usize, usize) {
+        let all = self.requests();
+        let logs = all.iter().filter(|r| r.starts_with("log "));
+        let (follow, past): (Vec<_>, Vec<_>) = logs.partition(|r| r.contains("follow=true"));
+        (follow.len(), past.len())
+    }
     pub(crate) fn set(&self, name: &str, pod: PodState) {
         self.inner.lock().unwrap().pods.insert(name.into(), pod);
     }
@@ -205,6 +223,7 @@ struct Serving {
     follow: bool,
     stamps: bool,
     cut: Option<usize>,
+    cuts: usize,
     limit: Option<usize>,
     out: VecDeque<Result<Bytes, std::io::Error>>,
     over: bool,
@@ -292,6 +311,10 @@ impl Serving {
             if self.over {
                 return None;
             }
+            if self.cuts != self.server.cuts.load(Ordering::SeqCst) {
+                self.over = true;
+                return Some(Err(std::io::Error::other("cut")));
+            }
             let before = self.at;
             self.step();
             if self.at == before && !self.over {
@@ -321,6 +344,13 @@ async fn log(
     if let Some(text) = c.refusals.pop_front() {
         return text.into_response();
     }
+    if let Some(raw) = c.raw.clone() {
+        let head = futures::stream::iter([Ok::<_, std::io::Error>(raw)]);
+        return match on("follow") {
+            true => Body::from_stream(head.chain(futures::stream::pending())).into_response(),
+            false => Body::from_stream(head).into_response(),
+        };
+    }
     let previous = on("previous");
     if previous && c.previous.is_none() {
         return status(400, "BadRequest", "previous terminated container not found");
@@ -344,6 +374,7 @@ async fn log(
         follow: on("follow") && !previous,
         stamps: on("timestamps"),
         cut: c.cuts.pop_front(),
+        cuts: server.cuts.load(Ordering::SeqCst),
         limit: number("limitBytes"),
         out: VecDeque::new(),
         over: false,
@@ -353,43 +384,4 @@ async fn log(
         Some((chunk, s))
     });
     Body::from_stream(stream).into_response()
-}
-
-pub(crate) fn owner(tenant: &str) -> Owner {
-    let id = |s: &str| Identifier::parse(s).unwrap();
-    Owner {
-        application: Application {
-            id: id("orders"),
-            environment: id("prod"),
-            tenant: Some(id(tenant)),
-            instance: None,
-        },
-        pair: "deployment/ksml".parse().unwrap(),
-    }
-}
-
-pub(crate) fn call() -> Call {
-    Call {
-        plugin: "ksml".parse().unwrap(),
-        owner: owner("acme"),
-        mode: Mode::Locate,
-        request_id: "r-1".into(),
-        deadline: Instant::now() + Duration::from_secs(20),
-        job: None,
-        fence: sutler_model::Fence::endless(),
-    }
-}
-
-/// The plugin's layer, from TOML.
-pub(crate) fn grants(toml: &[&str]) -> Effective<Grants> {
-    let layer = |t: &&str| (Layer::Plugin("ksml".into()), Arc::new(toml::from_str::<Grants>(t).unwrap()));
-    Effective::new(toml.iter().map(layer).collect())
-}
-
-pub(crate) fn open_grants() -> Effective<Grants> {
-    grants(&["namespaces = ['*']\nany-owner = true"])
-}
-
-pub(crate) fn source(namespace: &str) -> LogSource {
-    LogSource { cluster: None, namespace: namespace.into(), label_selector: String::new(), container: None }
 }

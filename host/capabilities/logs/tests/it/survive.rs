@@ -158,7 +158,7 @@ async fn a_refusal_that_stays_is_a_gap() {
         );
         if follows {
             let line = tokio::time::timeout(Duration::from_secs(30), stream.next()).await.unwrap().unwrap();
-            assert!(matches!(&line, LogLine::Line { text, .. } if text == "line 0"), "{line:?}");
+            assert!(matches!(&line, LogLine::Line { text, .. } if &**text == "line 0"), "{line:?}");
         } else {
             assert_eq!(stream.next().await, None);
         }

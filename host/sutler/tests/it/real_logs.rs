@@ -1,0 +1,338 @@
+//! Logs at scale, on a real cluster: twenty pods that write, through restarts, a rotation, cut connections and an API
+//! server that is killed, while several follow through the built host.
+//!
+//! The host has an API server of its own, beside the cluster's on the same etcd, so that it can be killed without
+//! disturbing anybody else, and a way there whose connections can be cut.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sutler_testkit::http::client;
+use sutler_testkit::{RealWorld, SutlerProcess, guest, real};
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+
+const PODS: usize = 20;
+/// Lines a second of each.
+const RATE: usize = 50;
+/// Lines of 1 kB that the first pod writes at once: more than a kubelet keeps in one file (10 MiB).
+const BURST: usize = 11_500;
+
+/// An API server beside the cluster's own.
+struct Second {
+    arguments: Vec<String>,
+    folder: PathBuf,
+    port: u16,
+    child: Child,
+}
+
+impl Second {
+    async fn start(world: &RealWorld, folder: &Path) -> Self {
+        let cluster = world.kubeconfig.parent().unwrap();
+        let id = std::fs::read_to_string(cluster.join("apiserver.pid")).unwrap();
+        let line = std::fs::read(format!("/proc/{}/cmdline", id.trim())).unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let theirs = ["--audit", "--secure-port", "--bind-address", "--endpoint-reconciler-type"];
+        let mut arguments: Vec<String> = String::from_utf8(line)
+            .unwrap()
+            .split('\0')
+            .filter(|a| !a.is_empty() && !theirs.iter().any(|t| a.starts_with(t)))
+            .map(str::to_owned)
+            .collect();
+        arguments.extend([
+            format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1".into(),
+            // The cluster's Service leads to the other one alone.
+            "--endpoint-reconciler-type=none".into(),
+        ]);
+        let child = Self::spawn(&arguments, cluster, folder);
+        let mut second = Self { arguments, folder: folder.into(), port, child };
+        second.ready(world).await;
+        second
+    }
+
+    fn spawn(arguments: &[String], cluster: &Path, folder: &Path) -> Child {
+        let log = std::fs::File::create(folder.join("apiserver.log")).unwrap();
+        Command::new(&arguments[0])
+            .args(&arguments[1..])
+            .current_dir(cluster)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    }
+
+    async fn ready(&mut self, world: &RealWorld) {
+        let until = Instant::now() + Duration::from_secs(120);
+        let address = format!("https://127.0.0.1:{}", self.port);
+        while world.run(&world.kubectl, &["--server", &address, "get", "--raw", "/readyz"]).is_err() {
+            let log = || std::fs::read_to_string(self.folder.join("apiserver.log")).unwrap_or_default();
+            assert!(Instant::now() < until, "the second API server is not ready: {}", log());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Killed, and started anew.
+    async fn restart(&mut self, world: &RealWorld) {
+        self.child.kill().await.unwrap();
+        self.child = Self::spawn(&self.arguments, world.kubeconfig.parent().unwrap(), &self.folder);
+        self.ready(world).await;
+    }
+}
+
+/// A way to a port whose connections can be cut.
+struct Way {
+    port: u16,
+    cut: tokio::sync::watch::Sender<()>,
+    _ways: JoinSet<()>,
+}
+
+impl Way {
+    async fn to(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let cut = tokio::sync::watch::Sender::new(());
+        let (mut ways, cuts) = (JoinSet::new(), cut.subscribe());
+        ways.spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut cuts = cuts.clone();
+                cuts.mark_unchanged();
+                open.spawn(async move {
+                    let Ok(mut far) = TcpStream::connect(("127.0.0.1", server)).await else { return };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = cuts.changed() => {}
+                    }
+                    let _ = near.shutdown().await;
+                });
+            }
+        });
+        Self { port, cut, _ways: ways }
+    }
+}
+
+struct Site {
+    world: RealWorld,
+    namespace: String,
+    folder: TempDir,
+    second: Second,
+    way: Way,
+    host: SutlerProcess,
+    seconds: usize,
+}
+
+impl Site {
+    async fn start(world: RealWorld) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let second = Second::start(&world, folder.path()).await;
+        let way = Way::to(second.port).await;
+        let namespace = format!("real-follow-{}", std::process::id());
+        world.run(&world.kubectl, &["create", "namespace", &namespace]).unwrap();
+        let plugins = folder.path().join("plugins");
+        std::fs::create_dir(&plugins).unwrap();
+        std::fs::copy(guest("kafka-connect"), plugins.join("kafka-connect.wasm")).unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        let text = std::fs::read_to_string(&world.kubeconfig).unwrap();
+        let server = text.split("https://").nth(1).unwrap().split(['"', ',', '}', '\n']).next().unwrap();
+        std::fs::write(&kubeconfig, text.replace(server, &format!("127.0.0.1:{}", way.port))).unwrap();
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\nadmin-listen = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n\
+             [catalog]\ndir = {plugins:?}\n[kubernetes.clusters.default]\nkubeconfig = {kubeconfig:?}\n\
+             [plugins.kafka-connect.config]\nnamespaces = [\"{namespace}\"]\nselector = \"app=writer\"\n\
+             [plugins.kafka-connect.grants.logs]\nnamespaces = [\"{namespace}\"]\nany-owner = true\n"
+        );
+        let host = SutlerProcess::start(&config, &[]).await;
+        let seconds = std::env::var("SUTLER_LOG_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(20);
+        Self { world, namespace, folder, second, way, host, seconds }
+    }
+
+    fn kubectl(&self, words: &[&str]) -> String {
+        self.world.run(&self.world.kubectl, &[&["-n", &self.namespace], words].concat()).unwrap()
+    }
+
+    /// Lines of a pod, numbered from 1 on over all its runs.
+    fn lines(&self, pod: usize) -> usize {
+        self.seconds * RATE + if pod == 0 { BURST } else { 0 }
+    }
+
+    fn pods(&self) {
+        let one = |n: usize| {
+            let (lines, burst) = (self.lines(n), self.lines(n) - self.lines(1));
+            let script = format!(
+                "i=$(cat /s/i 2>/dev/null || echo 0); pad=$(printf %1000s)\n\
+                 while [ $i -lt {burst} ]; do i=$((i+1)); echo \"$i $pad\"; done\n\
+                 while [ $i -lt {lines} ]; do\n\
+                 if [ -e /s/stop ]; then rm /s/stop; echo $i > /s/i; exit 1; fi\n\
+                 j=0; while [ $j -lt 10 ]; do i=$((i+1)); j=$((j+1)); echo $i; done; usleep 200000\n\
+                 done"
+            );
+            json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": format!("w-{n}"), "namespace": self.namespace, "labels": {"app": "writer"}},
+                "spec": {"restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 0,
+                    "automountServiceAccountToken": false, "volumes": [{"name": "s", "emptyDir": {}}],
+                    "containers": [{"name": "c", "image": "localhost/busybox:1", "imagePullPolicy": "IfNotPresent",
+                        "command": ["/bin/sh", "-c", script], "volumeMounts": [{"name": "s", "mountPath": "/s"}]}]}})
+        };
+        let list =
+            json!({"apiVersion": "v1", "kind": "List", "items": (0..PODS).map(one).collect::<Vec<_>>()});
+        let file = self.folder.path().join("pods.json");
+        std::fs::write(&file, list.to_string()).unwrap();
+        self.kubectl(&["wait", "--for=create", "serviceaccount/default", "--timeout=60s"]);
+        self.kubectl(&["apply", "-f", file.to_str().unwrap()]);
+        self.kubectl(&[
+            "wait",
+            "--for=jsonpath={.status.containerStatuses[0].started}=true",
+            "pods",
+            "--all",
+            "--timeout=120s",
+        ]);
+    }
+
+    fn restart(&self, pod: &str) {
+        self.kubectl(&["exec", pod, "--", "/bin/touch", "/s/stop"]);
+    }
+
+    /// Files of the first pod's log that the kubelet has put aside.
+    fn rotated(&self) -> usize {
+        let logs = self.world.kubeconfig.parent().unwrap().join("pod-logs");
+        let begin = format!("{}_w-0_", self.namespace);
+        let of_pod = |e: &std::fs::DirEntry| e.file_name().to_string_lossy().starts_with(&begin);
+        let folder = std::fs::read_dir(logs).unwrap().flatten().find(of_pod).unwrap().path().join("c");
+        std::fs::read_dir(folder).unwrap().count() - 1
+    }
+}
+
+/// What one follower was told, in its order.
+#[derive(Default)]
+struct Told {
+    /// By pod: numbers, and `None` for a gap.
+    pods: BTreeMap<String, Vec<Option<usize>>>,
+    gaps: Vec<Value>,
+    lines: usize,
+}
+
+impl Told {
+    fn take(&mut self, line: &str) {
+        let item: Value = serde_json::from_str(line).unwrap();
+        assert!(item.get("end").is_none(), "{item}");
+        let gap = item.get("gap");
+        let pod = gap.unwrap_or(&item)["pod"].as_str().unwrap().to_owned();
+        let number = item["line"].as_str().map(|l| l.split(' ').next().unwrap().parse().unwrap());
+        self.pods.entry(pod).or_default().push(number);
+        self.lines += usize::from(number.is_some());
+        self.gaps.extend(gap.cloned());
+    }
+
+    /// Each number at most once and in order; what is missing lies at a gap. Answers how many are missing.
+    fn judge(&self, site: &Site, whole: bool, what: &str) -> usize {
+        let mut missing = 0;
+        assert_eq!(self.pods.len(), PODS, "{what}");
+        for (n, (pod, told)) in
+            (0..PODS).filter_map(|n| self.pods.get_key_value(&format!("w-{n}"))).enumerate()
+        {
+            let (mut last, mut gap) = (if whole { Some(0) } else { None }, false);
+            for number in told {
+                let Some(number) = *number else {
+                    gap = true;
+                    continue;
+                };
+                if let Some(last) = last {
+                    assert!(number > last, "{what}: {pod} tells {number} after {last}");
+                    missing += number - last - 1;
+                    assert!(
+                        number == last + 1 || gap,
+                        "{what}: {pod} tells {number} after {last} without a gap"
+                    );
+                }
+                (last, gap) = (Some(number), false);
+            }
+            assert!(
+                last == Some(site.lines(n)) || gap,
+                "{what}: {pod} ends with {last:?} of {}",
+                site.lines(n)
+            );
+        }
+        missing
+    }
+}
+
+/// Follows to the end; `slow`: at most 128 kB each 100 ms.
+async fn follow(url: String, query: &'static str, slow: bool) -> Told {
+    let url = format!(
+        "{url}/logs?kind=tool&type=kafka-connect&tenant=acme&application=orders&environment=prod&follow=true{query}"
+    );
+    let mut answer = client().get(url).header("accept", "application/x-ndjson").send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let (mut told, mut rest, mut taken) = (Told::default(), Vec::new(), 0);
+    while let Some(chunk) = answer.chunk().await.unwrap() {
+        rest.extend_from_slice(&chunk);
+        taken += chunk.len();
+        let end = rest.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        for line in rest.drain(..end).collect::<Vec<u8>>().split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
+            told.take(std::str::from_utf8(line).unwrap());
+        }
+        if slow && taken > 128 << 10 {
+            taken = 0;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_logs_of_twenty_pods_through_trouble() {
+    let Some(world) = real() else { return };
+    let mut site = Site::start(world).await;
+    site.pods();
+    let (url, began) = (site.host.url.clone(), Instant::now());
+    let mut followers = vec![("all", tokio::spawn(follow(url.clone(), "", false)))];
+    followers.push(("all again", tokio::spawn(follow(url.clone(), "", false))));
+    followers.push(("slow", tokio::spawn(follow(url.clone(), "", true))));
+    // At these tenths of the time.
+    let step = Duration::from_secs(site.seconds as u64) / 10;
+    let at = async |tenth: u32| tokio::time::sleep((step * tenth).saturating_sub(began.elapsed())).await;
+    at(1).await;
+    site.way.cut.send_replace(());
+    followers.push(("tail", tokio::spawn(follow(url.clone(), "&tailLines=10", false))));
+    at(2).await;
+    site.restart("w-18");
+    at(3).await;
+    site.restart("w-19");
+    followers.push(("since", tokio::spawn(follow(url.clone(), "&sinceSeconds=2", false))));
+    at(4).await;
+    site.way.cut.send_replace(());
+    let world = site.world.clone();
+    site.second.restart(&world).await;
+    followers.push(("late", tokio::spawn(follow(url.clone(), "", false))));
+    let mut lines = 0;
+    for (what, follower) in followers {
+        let told = tokio::time::timeout(Duration::from_secs(120), follower).await.expect(what).unwrap();
+        // The late one finds what the kubelet still has; so does the slow one, which may come too late for some.
+        let whole = what.starts_with("all") || what == "slow";
+        let missing = told.judge(&site, whole, what);
+        println!("{what}: {} lines, {missing} missing, {} gaps {:?}", told.lines, told.gaps.len(), told.gaps);
+        if what.starts_with("all") {
+            let all: usize = (0..PODS).map(|n| site.lines(n)).sum();
+            // A rotation at the very moment of a cut destroys lines of one pod.
+            assert_eq!(told.lines + missing, all, "{what}");
+            let elsewhere = told.gaps.iter().filter(|g| g["pod"] != "w-0").count();
+            assert_eq!(elsewhere, 0, "{:?}", told.gaps);
+        }
+        lines += told.lines;
+    }
+    assert!(site.rotated() > 0, "the kubelet rotated no log");
+    let restarts =
+        site.kubectl(&["get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[0].restartCount}"]);
+    assert_eq!(restarts.split(' ').map(|n| n.parse::<u32>().unwrap()).sum::<u32>(), 2, "{restarts}");
+    eprintln!("figure: {lines} lines to 6 followers of {PODS} pods for {} s", site.seconds);
+    site.kubectl(&["delete", "namespace", &site.namespace, "--wait=false"]);
+}
