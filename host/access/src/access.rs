@@ -1,6 +1,6 @@
 //! From headers to a caller or an operator.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sutler_model::{Application, Digest, Identifier};
 
 use crate::browser::refuse_browsers;
 use crate::token::among;
-use crate::{AccessConfig, AccessError, Denied, Forbidden};
+use crate::{AccessConfig, AccessError, Denied, Forbidden, InstanceAccess};
 
 /// What of a request decides who it is: header values as they came.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +29,10 @@ pub struct Caller {
     pub instances: Arc<Scope>,
     /// Nobody configured a token: anyone on this machine.
     pub anonymous: bool,
+    /// The instance whose own token it is: it takes that instance's routes alone.
+    home: Option<Identifier>,
+    /// For whom anybody may act in an instance.
+    rules: Arc<BTreeMap<Identifier, Scope>>,
 }
 
 /// A person or a program that runs this host.
@@ -85,9 +89,21 @@ impl Scope {
 }
 
 impl Caller {
-    fn anonymous() -> Self {
+    fn anonymous(rules: Arc<BTreeMap<Identifier, Scope>>) -> Self {
         let all = Arc::new(Scope::All);
-        Self { name: "anonymous".into(), tenants: all.clone(), instances: all, anonymous: true }
+        let (tenants, instances) = (all.clone(), all);
+        Self { name: "anonymous".into(), tenants, instances, anonymous: true, home: None, rules }
+    }
+
+    /// Whether it may use the routes of this instance; `None`: those of all.
+    ///
+    /// # Errors
+    /// `Denied::OnlyInInstance` for the own token of an instance elsewhere.
+    pub fn at_home(&self, route: Option<&Identifier>) -> Result<(), Denied> {
+        match &self.home {
+            Some(home) if route != Some(home) => Err(Denied::OnlyInInstance(home.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the caller may act for this application's tenant and instance.
@@ -95,8 +111,16 @@ impl Caller {
     /// # Errors
     /// `Forbidden`, which names the tenant or the instance.
     pub fn allows(&self, application: &Application) -> Result<(), Forbidden> {
-        self.within("tenant", "/application/tenant", &self.tenants, application.tenant.as_ref())?;
-        self.allows_instance(application.instance.as_ref())
+        let (tenant, path) = (application.tenant.as_ref(), "/application/tenant");
+        self.within("tenant", path, &self.tenants, tenant)?;
+        self.allows_instance(application.instance.as_ref())?;
+        let rule = application.instance.as_ref().and_then(|i| Some((i, self.rules.get(i)?)));
+        let Some((instance, scope)) = rule else { return Ok(()) };
+        self.within("tenant", path, scope, tenant).map_err(|mut e| {
+            e.what = format!("{} in instance \"{instance}\"", e.what);
+            e.allowed = format!("{} there", e.allowed);
+            e
+        })
     }
 
     /// Whether the caller may act for this instance of the control plane, or for none.
@@ -139,8 +163,9 @@ pub struct Access {
 impl Access {
     /// # Errors
     /// `AccessError` for a name, a hash or a scope that cannot be used.
-    pub fn new(config: &AccessConfig) -> Result<Self, AccessError> {
+    pub fn new(config: &AccessConfig, instances: &[InstanceAccess]) -> Result<Self, AccessError> {
         let mut check = Check::default();
+        let rules = Arc::new(rules(instances)?);
         let mut callers = Vec::new();
         for c in &config.callers {
             let at = format!("access.callers {:?}", c.name);
@@ -150,8 +175,15 @@ impl Access {
                 tenants: Arc::new(Scope::parse(&at, "tenants", &c.tenants)?),
                 instances: Arc::new(Scope::parse(&at, "instances", &c.instances)?),
                 anonymous: false,
+                home: None,
+                rules: rules.clone(),
             };
             callers.push(Known { who, hashes });
+        }
+        for i in instances.iter().filter(|i| !i.token_hash.is_empty()) {
+            if let Some(name) = rules.keys().find(|n| n.as_str() == i.name) {
+                callers.push(check.own(i, name, &rules)?);
+            }
         }
         let mut operators = Vec::new();
         for o in &config.operators {
@@ -159,12 +191,13 @@ impl Access {
             let hashes = check.entry(&at, &o.name, &o.token_hash)?;
             operators.push(Known { who: Operator { name: o.name.as_str().into() }, hashes });
         }
-        Ok(Self { callers, operators, anonymous: Caller::anonymous() })
+        Ok(Self { callers, operators, anonymous: Caller::anonymous(rules) })
     }
 
     /// Nobody has a token: anyone on this machine may call.
     pub fn open() -> Self {
-        Self { callers: Vec::new(), operators: Vec::new(), anonymous: Caller::anonymous() }
+        let anonymous = Caller::anonymous(Arc::default());
+        Self { callers: Vec::new(), operators: Vec::new(), anonymous }
     }
 
     /// Whether the provisioner API takes calls without a token.
@@ -226,6 +259,18 @@ impl Access {
     }
 }
 
+/// For whom anybody may act in each instance, by the instances' names in their order.
+fn rules(instances: &[InstanceAccess]) -> Result<BTreeMap<Identifier, Scope>, AccessError> {
+    let one = |i: &InstanceAccess| {
+        let at = format!("instances.{}", i.name);
+        let name =
+            Identifier::parse(&i.name).map_err(|why| AccessError::BadInstance { at: at.clone(), why })?;
+        let tenants = i.tenants.as_ref().map(|t| Scope::parse(&at, "tenants", t)).transpose()?;
+        Ok((name, tenants.unwrap_or(Scope::All)))
+    };
+    instances.iter().map(one).collect()
+}
+
 fn rule(open: bool, what: &'static str, table: &'static str, address: SocketAddr) -> Result<(), AccessError> {
     if open && !address.ip().to_canonical().is_loopback() {
         return Err(AccessError::OpenToOthers { what, table, address });
@@ -269,6 +314,29 @@ impl Check {
         if hashes.is_empty() {
             return Err(AccessError::NoHash { at: at.into() });
         }
+        self.hashes(at, hashes)
+    }
+
+    /// The own token of an instance. No configured name has a slash in it, so nobody else is called so.
+    fn own(
+        &mut self,
+        i: &InstanceAccess,
+        name: &Identifier,
+        rules: &Arc<BTreeMap<Identifier, Scope>>,
+    ) -> Result<Known<Caller>, AccessError> {
+        let hashes = self.hashes(&format!("instances.{}", i.name), &i.token_hash)?;
+        let who = Caller {
+            name: format!("instances/{name}").into(),
+            tenants: Arc::new(Scope::All),
+            instances: Arc::new(Scope::Only(vec![name.clone()])),
+            anonymous: false,
+            home: Some(name.clone()),
+            rules: rules.clone(),
+        };
+        Ok(Known { who, hashes })
+    }
+
+    fn hashes(&mut self, at: &str, hashes: &[String]) -> Result<Vec<Digest>, AccessError> {
         let mut out = Vec::with_capacity(hashes.len());
         for (i, text) in hashes.iter().enumerate() {
             let position = i + 1;

@@ -29,6 +29,16 @@ pub struct CallerConfig {
     pub instances: Vec<String>,
 }
 
+/// What `[instances.NAME]` says of callers.
+#[derive(Debug, Clone, Default)]
+pub struct InstanceAccess {
+    pub name: String,
+    /// Of the tokens that may call the instance's own routes and nothing else.
+    pub token_hash: Vec<String>,
+    /// The only tenants for which anybody may act there; `"*"` and `None` are every one, and none at all.
+    pub tenants: Option<Vec<String>>,
+}
+
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct OperatorConfig {

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use sutler_model::{Identifier, InvalidName};
+
 /// The access configuration cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
@@ -9,6 +11,8 @@ pub enum AccessError {
     NameTwice { at: String, name: String },
     #[error("{at}: the name {name:?} is not valid; use 1 to 63 of a-z, A-Z, 0-9, '-', '_' and '.'")]
     BadName { at: String, name: String },
+    #[error("{at}: the instance's name cannot be used: {why}")]
+    BadInstance { at: String, why: InvalidName },
     #[error("{at}: no token-hash; make a token with `sutler token new` and put its hash there")]
     NoHash { at: String },
     #[error(
@@ -48,6 +52,11 @@ pub enum Denied {
     /// 403: a caller's token on the admin API.
     #[error("this is a caller's token; the admin API takes an operator's ([[access.operators]])")]
     NotAnOperator,
+    /// 403: an instance's own token on a route that is not the instance's.
+    #[error(
+        "this is the token of instance \"{0}\"; it takes the routes under that instance's base path alone"
+    )]
+    OnlyInInstance(Identifier),
     /// 403: without tokens, only for names of this machine.
     #[error(
         "without configured tokens this host answers only to localhost, 127.0.0.1 and [::1], not to the Host {0:?}; \

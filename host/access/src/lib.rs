@@ -8,6 +8,6 @@ mod error;
 mod token;
 
 pub use access::{Access, Caller, Incoming, Operator, Scope};
-pub use config::{AccessConfig, CallerConfig, OperatorConfig};
+pub use config::{AccessConfig, CallerConfig, InstanceAccess, OperatorConfig};
 pub use error::{AccessError, Denied, Forbidden};
 pub use token::{hash_token, new_token};

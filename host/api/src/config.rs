@@ -1,11 +1,14 @@
 //! `[api]` of sutler.toml.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sutler_model::Identifier;
 
 use crate::ApiError;
+use crate::edge::ROUTES;
 
 /// Limits and habits of the HTTP side. Everything has a default.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -31,6 +34,9 @@ pub struct ApiConfig {
     pub max_log_streams: usize,
     /// How long a stopping host lets running requests finish, in seconds.
     pub shutdown_grace_seconds: u64,
+    /// Where the routes of each configured instance begin, after `base_path`; from `[instances]`.
+    #[serde(skip)]
+    pub instances: BTreeMap<String, String>,
 }
 
 /// What happens to a field of the envelope that is not known.
@@ -56,6 +62,7 @@ impl Default for ApiConfig {
             max_concurrent_requests: 256,
             max_log_streams: 64,
             shutdown_grace_seconds: 25,
+            instances: BTreeMap::new(),
         }
     }
 }
@@ -65,16 +72,10 @@ impl ApiConfig {
     /// `ApiError::Config` naming the key and what it may be.
     pub fn check(&self) -> Result<(), ApiError> {
         let bad = |key, rule| Err(ApiError::Config { key, rule });
-        let segment =
-            |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~".contains(&b));
-        if !self.base_path.is_empty()
-            && !self.base_path.strip_prefix('/').is_some_and(|p| p.split('/').all(segment))
-        {
-            return bad(
-                "base-path",
-                "write it as /one or /one/two, of letters, digits, '-', '_', '.' and '~', without '/' at the end",
-            );
+        if !self.base_path.is_empty() && !is_path(&self.base_path) {
+            return bad("base-path", PATH_RULE);
         }
+        self.check_instances()?;
         if !(8..=128).contains(&self.max_depth) {
             return bad("max-depth", "use 8 to 128");
         }
@@ -93,7 +94,87 @@ impl ApiConfig {
         Ok(())
     }
 
+    /// No base path meets a route, another base path, or what lies under it.
+    fn check_instances(&self) -> Result<(), ApiError> {
+        for (instance, path) in &self.instances {
+            let bad = |why: String| {
+                let (instance, path) = (instance.clone(), path.chars().take(80).collect());
+                Err(ApiError::BasePath { instance, path, why })
+            };
+            if let Err(e) = Identifier::parse(instance) {
+                return bad(e.to_string());
+            }
+            if !is_path(path) {
+                return bad(PATH_RULE.into());
+            }
+            let first = |p: &str| p.split('/').nth(1).map(str::to_owned);
+            let own = *path == own_path(instance);
+            if let Some(route) = ROUTES.into_iter().find(|r| first(r) == first(path)) {
+                return bad(format!("it meets the route {route}; choose another"));
+            }
+            if !own && first(path).as_deref() == Some("instances") {
+                return bad("under /instances each instance has its own name alone; choose another".into());
+            }
+            let meets = |other: &str| path == other || path.starts_with(&format!("{other}/"));
+            if let Some((other, _)) = self.instances.iter().find(|(n, p)| *n != instance && meets(p)) {
+                return bad(format!("it is, or lies under, that of [instances.{other}]; give each its own"));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) const fn body_timeout(&self) -> Duration {
         Duration::from_secs(self.body_timeout_seconds)
+    }
+}
+
+const PATH_RULE: &str =
+    "write it as /one or /one/two, of letters, digits, '-', '_', '.' and '~', without '/' at the end";
+
+fn is_path(path: &str) -> bool {
+    let segment =
+        |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~".contains(&b));
+    path.strip_prefix('/').is_some_and(|p| p.split('/').all(segment))
+}
+
+/// Where the routes of an instance begin unless the operator says otherwise.
+pub fn own_path(instance: &str) -> String {
+    format!("/instances/{instance}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_paths_meet_nothing() {
+        let check = |paths: &[(&str, &str)]| {
+            let instances = paths.iter().map(|(n, p)| ((*n).to_owned(), (*p).to_owned())).collect();
+            ApiConfig { instances, ..ApiConfig::default() }.check().map_err(|e| e.to_string())
+        };
+        for paths in [
+            &[("emea", "/instances/emea"), ("apac", "/apac"), ("us", "/a/us")][..],
+            &[("a", "/a"), ("ab", "/ab")],
+        ] {
+            assert_eq!(check(paths), Ok(()));
+        }
+        for (paths, said) in [
+            (
+                &[("a", "/x"), ("b", "/x")][..],
+                "[instances.a] base-path \"/x\": it is, or lies under, that of [instances.b]",
+            ),
+            (&[("a", "/x"), ("b", "/x/y")], "[instances.b] base-path \"/x/y\""),
+            (&[("a", "/plan")], "it meets the route /plan"),
+            (&[("a", "/operations/a")], "it meets the route /operations"),
+            (&[("a", "/metrics/a")], "it meets the route /metrics"),
+            (&[("a", "/instances/b")], "its own name alone"),
+            (&[("a", "/instances")], "its own name alone"),
+            (&[("a", "")], "write it as /one"),
+            (&[("a", "a/")], "write it as /one"),
+            (&[("a", "/{b}")], "write it as /one"),
+        ] {
+            let e = check(paths).unwrap_err();
+            assert!(e.contains(said), "{e}");
+        }
     }
 }

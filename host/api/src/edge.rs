@@ -178,8 +178,13 @@ pub(crate) fn describe_metrics() {
 fn route_name(api: &Api, request: &Request) -> &'static str {
     let matched = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
     let matched = matched.strip_prefix(api.inner.config.base_path.as_str()).unwrap_or(matched);
-    let matched = matched.strip_prefix(INSTANCE).unwrap_or(matched);
-    ROUTES.into_iter().find(|r| *r == matched).unwrap_or("unmatched")
+    let template = |path: &str| ROUTES.into_iter().find(|r| *r == path);
+    let of_instance = |base: &str| matched.strip_prefix(base).and_then(template);
+    // Whose routes they are is no part of the name: a label tells nothing of instances.
+    template(matched)
+        .or_else(|| of_instance(INSTANCE))
+        .or_else(|| api.inner.config.instances.values().find_map(|base| of_instance(base)))
+        .unwrap_or("unmatched")
 }
 
 fn method_name(method: &Method) -> &'static str {

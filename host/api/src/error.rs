@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
+    #[error("[instances.{instance}] base-path {path:?}: {why}")]
+    BasePath { instance: String, path: String, why: String },
     #[error("[api] {key} cannot be used: {rule}")]
     Config { key: &'static str, rule: &'static str },
     #[error("cannot listen on {address}: {source}; {hint}")]

@@ -6,16 +6,24 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use sutler_access::{Caller, Denied, Incoming};
+use sutler_dispatch::Asker;
 use sutler_model::{Application, Identifier};
 
+use crate::config::own_path;
 use crate::in_flight::Ticket;
 use crate::refusal::Refusal;
 use crate::state::Api;
 
-/// A caller of the provisioner API, and the instance of its route (`/instances/{instance}/…`).
+/// Whose base path the route stands under.
+#[derive(Clone)]
+pub(crate) struct OfInstance(pub(crate) Identifier);
+
+/// A caller of the provisioner API, and the instance of its route.
 pub(crate) struct CallerOf {
     caller: Caller,
     instance: Option<Identifier>,
+    /// Where the caller's routes begin: empty, or the instance's base path.
+    prefix: String,
 }
 
 impl CallerOf {
@@ -24,9 +32,12 @@ impl CallerOf {
         self.caller.name.clone()
     }
 
-    /// Where the caller's routes begin: empty, or `/instances/NAME`.
-    pub(crate) fn prefix(&self) -> String {
-        self.instance.as_ref().map_or_else(String::new, |i| format!("/instances/{i}"))
+    pub(crate) fn asker(&self) -> Asker {
+        Asker { caller: self.name(), instance: self.instance.clone() }
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// Fills in the route's instance, and asks whether the caller may act for this application.
@@ -34,16 +45,20 @@ impl CallerOf {
     /// # Errors
     /// 403 naming the tenant or the instance.
     pub(crate) fn admit(&self, application: &mut Application) -> Result<(), Refusal> {
-        if let Some(of_route) = &self.instance {
-            let of_body = application.instance.get_or_insert_with(|| of_route.clone());
-            if of_body != of_route {
-                let message = format!("the route is for instance \"{of_route}\", not \"{of_body}\"");
-                return Err(
-                    Refusal::new(StatusCode::FORBIDDEN, "forbidden", message).at("/application/instance")
-                );
-            }
-        }
+        self.instance_of_route(&mut application.instance)?;
         Ok(self.caller.allows(application)?)
+    }
+
+    /// # Errors
+    /// 403 where another instance than the route's is named.
+    pub(crate) fn instance_of_route(&self, named: &mut Option<Identifier>) -> Result<(), Refusal> {
+        let Some(of_route) = &self.instance else { return Ok(()) };
+        let named = named.get_or_insert_with(|| of_route.clone());
+        if named == of_route {
+            return Ok(());
+        }
+        let message = format!("the route is for instance \"{of_route}\", not \"{named}\"");
+        Err(Refusal::new(StatusCode::FORBIDDEN, "forbidden", message).at("/application/instance"))
     }
 }
 
@@ -55,20 +70,35 @@ impl FromRequestParts<Api> for CallerOf {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
         let caller = api.inner.access.load().caller(&incoming(parts)?)?;
         remember(parts, &caller.name);
-        let instance = instance(parts).await?;
+        let instance = instance(parts, api).await?;
+        caller.at_home(instance.as_ref())?;
         if instance.is_some() {
             caller.allows_instance(instance.as_ref())?;
         }
-        Ok(Self { caller, instance })
+        let base = |i: &Identifier| {
+            api.inner.config.instances.get(i.as_str()).cloned().unwrap_or_else(|| own_path(i.as_str()))
+        };
+        let prefix = instance.as_ref().map_or_else(String::new, base);
+        Ok(Self { caller, instance, prefix })
     }
 }
 
-async fn instance(parts: &mut Parts) -> Result<Option<Identifier>, Refusal> {
+async fn instance(parts: &mut Parts, api: &Api) -> Result<Option<Identifier>, Refusal> {
+    if let Some(OfInstance(name)) = parts.extensions.get() {
+        return Ok(Some(name.clone()));
+    }
     // A route without any parameter has none of this one either.
     let Ok(params) = RawPathParams::from_request_parts(parts, &()).await else { return Ok(None) };
     let found =
         params.iter().find(|(name, _)| *name == "instance").map(|(_, value)| Identifier::parse(value));
-    found.transpose().map_err(|e| Refusal::not_found(e.to_string()))
+    let found = found.transpose().map_err(|e| Refusal::not_found(e.to_string()))?;
+    match &found {
+        // Those of a configured instance are under its base path, and nowhere else.
+        Some(name) if api.inner.config.instances.contains_key(name.as_str()) => {
+            Err(Refusal::not_found(format!("the routes of instance \"{name}\" are under its own base path")))
+        }
+        _ => Ok(found),
+    }
 }
 
 impl FromRequestParts<Api> for OperatorCalls {

@@ -24,7 +24,7 @@ mod tls;
 mod trace;
 mod work;
 
-pub use config::{ApiConfig, UnknownFields};
+pub use config::{ApiConfig, UnknownFields, own_path};
 pub use error::ApiError;
 pub use in_flight::Running;
 pub use registration::{Register, RegisterConfig};

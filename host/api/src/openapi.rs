@@ -45,7 +45,7 @@ impl IntoResponses for CallErrors {
         [
             ("400", "The request is not valid; `path` says where"),
             ("401", "No token, or one that is not known"),
-            ("403", "The token is not for this tenant, instance or API"),
+            ("403", "The token is not for this tenant, instance or API; `quota-exceeded`: it would take more than a quota leaves"),
             ("404", "There is no such thing"),
             ("405", "The route takes another method; see Allow"),
             ("406", "None of the media types in Accept can be answered"),

@@ -9,8 +9,8 @@ use axum::extract::{Path, Query, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use sutler_dispatch::{CallError, EventView, OperationFilter, OperationView};
-use sutler_model::{Kind, Pair};
+use sutler_dispatch::{Asker, CallError, EventView, OperationFilter, OperationView};
+use sutler_model::{Identifier, Kind, Pair};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::answer::{self, ApplyAnswer, json};
@@ -99,6 +99,7 @@ struct OperationLine {
     kind: String,
     #[serde(rename = "type")]
     type_name: String,
+    instance: Option<String>,
     tenant: Option<String>,
     application: String,
     environment: String,
@@ -127,6 +128,9 @@ pub(crate) struct ListQuery {
     /// Of the pair; together with `kind`.
     #[serde(rename = "type")]
     type_name: Option<String>,
+    /// Under an instance's base path it is that one.
+    #[param(value_type = Option<String>)]
+    instance: Option<Identifier>,
     tenant: Option<String>,
     application: Option<String>,
     environment: Option<String>,
@@ -162,7 +166,7 @@ impl StatusName {
 #[utoipa::path(get, path = "/operations", tag = "provisioner", params(ListQuery),
     responses((status = 200, description = "One page", body = OperationsBody), CallErrors))]
 pub(crate) async fn list(State(api): State<Api>, caller: CallerOf, uri: Uri) -> Result<Response, Refusal> {
-    let Query(q) = Query::<ListQuery>::try_from_uri(&uri)
+    let Query(mut q) = Query::<ListQuery>::try_from_uri(&uri)
         .map_err(|e| Refusal::bad_body(format!("the query is not valid: {}", cause(&e))))?;
     let limit = q.limit.unwrap_or(PAGE.1).clamp(1, PAGE.0);
     let pair = match (q.kind, q.type_name) {
@@ -170,16 +174,18 @@ pub(crate) async fn list(State(api): State<Api>, caller: CallerOf, uri: Uri) -> 
         (None, None) => None,
         _ => return Err(Refusal::bad_body("a pair is kind and type; give both or none")),
     };
+    caller.instance_of_route(&mut q.instance).map_err(Refusal::in_query)?;
     let filter = OperationFilter {
         status: q.status.map(|s| s.as_str().into()),
         pair,
+        instance: q.instance.as_ref().map(ToString::to_string),
         tenant: q.tenant,
         application: q.application,
         environment: q.environment,
         before: q.before,
         limit,
     };
-    let found = api.inner.provisioner.operations(caller.name(), filter).await?;
+    let found = api.inner.provisioner.operations(caller.asker(), filter).await?;
     let next = found.last().filter(|_| found.len() == limit as usize).map(|o| o.id.clone());
     let operations = found.into_iter().map(OperationLine::from).collect();
     Ok(json(StatusCode::OK, &OperationsBody { operations, next }))
@@ -202,7 +208,7 @@ pub(crate) async fn one(
     caller: CallerOf,
     Path(params): Path<Params>,
 ) -> Result<Response, Refusal> {
-    let o = api.inner.provisioner.operation(caller.name(), params.id).await?;
+    let o = api.inner.provisioner.operation(caller.asker(), params.id).await?;
     let answer = OperationAnswer::from(o);
     let mut response = json(StatusCode::OK, &answer);
     if let OperationAnswer::Running(r) = &answer {
@@ -244,7 +250,7 @@ pub(crate) async fn events(
     };
     let mut stream = Events {
         api,
-        caller: caller.name(),
+        asker: caller.asker(),
         id: params.id,
         after,
         quiet: 0,
@@ -262,7 +268,7 @@ type Look = (Vec<EventView>, bool);
 
 struct Events {
     api: Api,
-    caller: Arc<str>,
+    asker: Asker,
     id: String,
     after: u64,
     /// Looks without an event since something was sent.
@@ -274,8 +280,8 @@ struct Events {
 
 impl Events {
     async fn look(&self) -> Result<Look, CallError> {
-        let (caller, id) = (self.caller.clone(), self.id.clone());
-        self.api.inner.provisioner.operation_events(caller, id, self.after, BATCH).await
+        let (asker, id) = (self.asker.clone(), self.id.clone());
+        self.api.inner.provisioner.operation_events(asker, id, self.after, BATCH).await
     }
 
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
@@ -343,6 +349,7 @@ impl From<OperationView> for OperationLine {
             status: o.status,
             kind: o.pair.kind.to_string(),
             type_name: o.pair.type_name.to_string(),
+            instance: o.application.instance.as_ref().map(ToString::to_string),
             tenant: o.application.tenant.as_ref().map(ToString::to_string),
             application: o.application.id.to_string(),
             environment: o.application.environment.to_string(),

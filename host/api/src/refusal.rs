@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use sutler_access::{Denied, Forbidden};
 use sutler_dispatch::CallError;
+use sutler_model::OverQuota;
 use utoipa::ToSchema;
 
 use crate::answer::json;
@@ -32,6 +33,29 @@ struct ErrorDetail {
     /// The operation that is in the way.
     #[serde(rename = "operationId", skip_serializing_if = "Option::is_none")]
     operation_id: Option<String>,
+    /// The quota that is in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<QuotaBody>,
+}
+
+/// A quota that leaves less than was asked for.
+#[derive(Debug, Serialize, ToSchema)]
+struct QuotaBody {
+    /// Whose it is: `instance` or `tenant`.
+    of: &'static str,
+    /// `applications`, `milli-cpus` or `memory-mib`.
+    measure: &'static str,
+    used: u64,
+    /// More than is used by now.
+    asked: u64,
+    limit: u64,
+}
+
+impl From<OverQuota> for QuotaBody {
+    fn from(o: OverQuota) -> Self {
+        let (of, measure) = (o.of.as_str(), o.measure.as_str());
+        Self { of, measure, used: o.used, asked: o.asked, limit: o.limit }
+    }
 }
 
 #[derive(Debug)]
@@ -51,7 +75,8 @@ impl Refusal {
         code: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Self {
-        let body = ErrorDetail { code: code.into(), message: message.into(), path: None, operation_id: None };
+        let (code, message) = (code.into(), message.into());
+        let body = ErrorDetail { code, message, path: None, operation_id: None, quota: None };
         Self(Box::new(Parts { status, body, header: None, close: false }))
     }
 
@@ -160,6 +185,11 @@ impl From<CallError> for Refusal {
             }
             CallError::Stopping => Self::unavailable("stopping", message, 1),
             CallError::Unavailable(_) => Self::unavailable("unavailable", message, 5),
+            CallError::OverQuota(over) => {
+                let mut refusal = Self::new(StatusCode::FORBIDDEN, "quota-exceeded", message);
+                refusal.0.body.quota = Some(over.into());
+                refusal
+            }
             CallError::NotFound(_) => Self::not_found(message),
             CallError::Forbidden(_) => Self::new(StatusCode::FORBIDDEN, "forbidden", message),
         }

@@ -5,11 +5,13 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Extension, Router};
+use sutler_model::Identifier;
 use utoipa::OpenApi as _;
 use utoipa::openapi::ServerBuilder;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::extract::OfInstance;
 use crate::refusal::Refusal;
 use crate::state::Api;
 use crate::{admin, edge, health, logs, openapi, operations, work};
@@ -29,6 +31,7 @@ pub fn router(api: &Api) -> Router {
         .routes(routes!(health::handles))
         .routes(routes!(logs::logs))
         .split_for_parts();
+    let of_instances = of_instances(api, &work, &described);
     // The same routes for one instance of the control plane each.
     let described = openapi::also_under(described, INSTANCE, "instance", "The instance of the control plane");
     let routes = OpenApiRouter::with_openapi(described)
@@ -36,7 +39,27 @@ pub fn router(api: &Api) -> Router {
         .routes(routes!(health::readyz))
         .routes(routes!(health::readyz_pair));
     let (rest, described) = routes.split_for_parts();
-    finish(api, rest.merge(work.clone()).nest(INSTANCE, work), described)
+    finish(api, rest.merge(work.clone()).nest(INSTANCE, work).merge(of_instances), described)
+}
+
+/// The routes of each configured instance, under its base path, with a document of their own.
+fn of_instances(api: &Api, work: &Router<Api>, described: &utoipa::openapi::OpenApi) -> Router<Api> {
+    let config = &api.inner.config;
+    let mut out = Router::new();
+    for (name, path) in &config.instances {
+        // `ApiConfig::check` has looked at the names.
+        let Ok(instance) = Identifier::parse(name) else { continue };
+        let mut document = described.clone();
+        document.servers =
+            Some(vec![ServerBuilder::new().url(format!("{}{path}", config.base_path)).build()]);
+        let own = work
+            .clone()
+            .route("/openapi.json", get(openapi::openapi))
+            .layer(Extension(openapi::Rendered(document.to_json().unwrap_or_default().into())))
+            .layer(Extension(OfInstance(instance)));
+        out = out.nest(path, own);
+    }
+    out
 }
 
 /// The admin API, for operators, on a listener of its own.

@@ -88,6 +88,7 @@ pub(crate) fn new(caller: u64) -> Result<New> {
         asked: Asked { request, planned: vec![], pins: json!([]) },
         plugin: PluginName::parse("bench")?,
         digest: Digest::of(b"bench"),
+        takes: sutler_ledger::Takes::default(),
     })
 }
 

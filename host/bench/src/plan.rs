@@ -51,14 +51,13 @@ pub(crate) async fn dispatcher(folder: &std::path::Path, ledger: Arc<dyn Ledger>
     let cache = CompileCache::open(&folder.join("cache"))?;
     let engine = Engine::new(EngineConfig::default())?;
     let runtime = Arc::new(Runtime::new(engine, cache, Capabilities::default(), WasiPolicy::Empty)?);
-    let none = BTreeMap::new();
     let catalog = Catalog::new(
         runtime,
         CatalogConfig { dir: plugins },
         BTreeMap::new(),
         BTreeMap::new(),
-        none.clone(),
-        none,
+        BTreeMap::new(),
+        BTreeMap::new(),
     );
     let snapshot = catalog.reload().await.map_err(|e| anyhow!(e))?;
     ensure!(
@@ -69,7 +68,7 @@ pub(crate) async fn dispatcher(folder: &std::path::Path, ledger: Arc<dyn Ledger>
     let catalog = Arc::new(catalog);
     let worker = Arc::new(PluginWorker::new(catalog.clone(), ledger.clone()));
     let operations = Operations::new(ledger.clone(), worker, &OperationsConfig::default(), "bench")?;
-    Ok(Dispatcher::new(catalog, operations, ledger, None, [7; 32], vec![]))
+    Ok(Dispatcher::new(catalog, operations, ledger, None, [7; 32], BTreeMap::new(), vec![]))
 }
 
 fn forgetful() -> Arc<dyn Ledger> {

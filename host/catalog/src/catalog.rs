@@ -10,7 +10,7 @@ use sutler_model::{Digest, Pair, PluginName};
 use sutler_runtime::{PluginSettings, RunError, Runtime};
 use tokio::sync::Mutex;
 
-use crate::config::{CatalogConfig, PluginConfig, ScopeConfig};
+use crate::config::{CatalogConfig, InstanceScope, PluginConfig, ScopeConfig, laid_over};
 use crate::entry::{Entry, GrantTable};
 use crate::faults::FaultLog;
 use crate::folder::{self, Found};
@@ -26,7 +26,7 @@ pub struct Catalog {
     config: CatalogConfig,
     plugins: BTreeMap<String, PluginConfig>,
     pairs: BTreeMap<Pair, String>,
-    instances: BTreeMap<String, ScopeConfig>,
+    instances: BTreeMap<String, InstanceScope>,
     tenants: BTreeMap<String, ScopeConfig>,
     snapshot: ArcSwap<Snapshot>,
     faults: FaultLog,
@@ -41,7 +41,7 @@ impl Catalog {
         config: CatalogConfig,
         plugins: BTreeMap<String, PluginConfig>,
         pairs: BTreeMap<Pair, String>,
-        instances: BTreeMap<String, ScopeConfig>,
+        instances: BTreeMap<String, InstanceScope>,
         tenants: BTreeMap<String, ScopeConfig>,
     ) -> Self {
         Self {
@@ -156,12 +156,21 @@ impl Catalog {
             secrets.insert(name.clone(), source.read().map_err(|e| format!("secret {name}: {e}"))?);
         }
         let limits = config.limits.clone();
-        let config = config.whole()?.to_string();
+        let whole = config.whole()?;
+        let of_instances = self.instances.iter().filter_map(|(instance, i)| {
+            let laid = laid_over(&whole, i.config.get(name.as_str())?);
+            Some(
+                laid.map(|config| (instance.clone(), config.to_string()))
+                    .map_err(|e| format!("[instances.{instance}.config.{name}]: {e}")),
+            )
+        });
+        let of_instances = of_instances.collect::<Result<HashMap<_, _>, _>>()?;
+        let config = whole.to_string();
         let max = self.runtime.engine().config().max_memory_mib;
         limits.check(max).map_err(|e| format!("limits: {e}"))?;
         let (runtime, bytes) = (self.runtime.clone(), wasm.clone());
         let plugin = tokio::task::spawn_blocking(move || {
-            runtime.load(name, &bytes, PluginSettings { config, secrets }, limits)
+            runtime.load(name, &bytes, PluginSettings { config, of_instances, secrets }, limits)
         })
         .await
         .map_err(|e| format!("compiling it was interrupted: {e}"))?

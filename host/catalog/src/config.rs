@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sutler_model::Secret;
+use sutler_model::{Pattern, Secret};
 use sutler_runtime::Limits;
 
 /// `[catalog]`
@@ -92,12 +92,45 @@ pub struct CapabilityGrants {
     pub containers: Option<sutler_containers::Grants>,
 }
 
-/// `[tenants.NAME]` and `[instances.NAME]`: what holds there besides the plugin's own grants.
+/// `[tenants.NAME]`, and of `[instances.NAME]` the same: what holds there besides the plugin's own grants.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ScopeConfig {
     /// The most that any plugin may do for it.
     pub grants: CapabilityGrants,
+    /// Patterns of the only namespaces in which any plugin may do anything for it, such as `emea-{tenant}`; all that
+    /// are granted when left out.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub namespaces: Option<Vec<Pattern>>,
+}
+
+/// What holds for one instance of the control plane.
+#[derive(Debug, Clone, Default)]
+pub struct InstanceScope {
+    pub scope: ScopeConfig,
+    /// By plugin, what lies over its own `config` in calls for the instance.
+    pub config: BTreeMap<String, toml::Table>,
+}
+
+/// `over` laid over a plugin's whole config: tables key by key, all else replaced.
+///
+/// # Errors
+/// Words where it has no JSON form.
+pub(crate) fn laid_over(whole: &serde_json::Value, over: &toml::Table) -> Result<serde_json::Value, String> {
+    fn lay(over: serde_json::Value, under: &mut serde_json::Value) {
+        match (over, under) {
+            (serde_json::Value::Object(over), serde_json::Value::Object(under)) => {
+                for (k, v) in over {
+                    lay(v, under.entry(k).or_insert(serde_json::Value::Null));
+                }
+            }
+            (over, under) => *under = over,
+        }
+    }
+    let over = serde_json::to_value(over).map_err(|e| format!("it has no JSON form: {e}"))?;
+    let mut out = whole.clone();
+    lay(over, &mut out);
+    Ok(out)
 }
 
 /// Where a secret comes from. Exactly one key.
@@ -134,6 +167,15 @@ mod tests {
         let mut config: PluginConfig = toml::from_str(toml).unwrap();
         config.beside(folder);
         config.whole()
+    }
+
+    #[test]
+    fn an_instance_lays_its_config_over_the_plugins() {
+        let whole = json!({"chart": "a", "values": {"x": 1, "y": {"z": 2}}, "list": [1, 2]});
+        let over = toml::from_str("chart = \"b\"\nlist = [3]\n[values.y]\nw = 4\n[new]\na = 1\n").unwrap();
+        let laid =
+            json!({"chart": "b", "values": {"x": 1, "y": {"z": 2, "w": 4}}, "list": [3], "new": {"a": 1}});
+        assert_eq!(laid_over(&whole, &over), Ok(laid));
     }
 
     #[test]

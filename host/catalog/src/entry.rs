@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use sutler_model::{Application, Descriptor, Effective, Layer, Pair, PairDescriptor, PluginName, Step};
+use sutler_model::{Application, Descriptor, Effective, Layer, Pair, PairDescriptor, PluginName, Step, Use};
 use sutler_runtime::{GrantSet, Plugin};
 
-use crate::config::{CapabilityGrants, ScopeConfig};
+use crate::config::{CapabilityGrants, InstanceScope, ScopeConfig};
 use crate::schema::{Schema, SchemaError};
+use crate::takes::Takes;
 
 /// A loaded plugin with what it says of itself and what it may do.
 #[derive(Debug)]
@@ -33,6 +34,14 @@ pub struct PairEntry {
     pub settings: Schema,
     pub outputs: Schema,
     pub steps: Vec<Step>,
+    takes: Takes,
+}
+
+impl PairEntry {
+    /// What an application with these settings takes of a cluster, by the marks of the settings' schema.
+    pub fn used(&self, settings: &serde_json::Value) -> Use {
+        self.takes.used(settings)
+    }
 }
 
 impl Entry {
@@ -83,6 +92,8 @@ fn pair_entry(d: &PairDescriptor) -> Result<PairEntry, String> {
         }
     }
     let settings = schema("settings", &d.settings_schema)?;
+    let takes = Takes::of(&d.settings_schema)
+        .map_err(|e| format!("the settings schema of {} cannot be used: {e}", d.pair))?;
     Ok(PairEntry {
         label: d.pair.to_string().into(),
         context: serde_json::json!({ "marks": settings.marks() }).to_string(),
@@ -90,6 +101,7 @@ fn pair_entry(d: &PairDescriptor) -> Result<PairEntry, String> {
         settings,
         outputs: schema("outputs", &d.outputs_schema)?,
         steps: d.steps.clone(),
+        takes,
     })
 }
 
@@ -100,18 +112,16 @@ pub(crate) struct GrantTable {
     scoped: HashMap<(Option<String>, Option<String>), Arc<GrantSet>>,
 }
 
-type Scopes = BTreeMap<String, ScopeConfig>;
-
 impl GrantTable {
     pub(crate) fn new(
         plugin: &PluginName,
         own: &CapabilityGrants,
-        instances: &Scopes,
-        tenants: &Scopes,
+        instances: &BTreeMap<String, InstanceScope>,
+        tenants: &BTreeMap<String, ScopeConfig>,
     ) -> Self {
-        let none = std::iter::once(None);
         let mut scoped = HashMap::new();
-        for i in instances.iter().map(Some).chain(none) {
+        let instances = instances.iter().map(|(n, i)| Some((n, &i.scope)));
+        for i in instances.chain(std::iter::once(None)) {
             for t in tenants.iter().map(Some).chain(std::iter::once(None)) {
                 let key = (i.map(|(n, _)| n.clone()), t.map(|(n, _)| n.clone()));
                 scoped.insert(key, Arc::new(grant_set(plugin, own, i, t)));
@@ -164,7 +174,11 @@ fn grant_set(
                 out.push((layer(name.clone()), Arc::new(g.clone())));
             }
         }
-        Effective::new(out)
+        let names = |(scope, layer): Scoped<'_>| {
+            let (name, config) = scope?;
+            Some((layer(name.clone()), config.namespaces.as_deref()?.into()))
+        };
+        Effective::new(out).within(scopes.into_iter().filter_map(names).collect())
     }
     let scopes: [Scoped<'_>; 2] = [(instance, Layer::Instance), (tenant, Layer::Tenant)];
     GrantSet {

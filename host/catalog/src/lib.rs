@@ -9,9 +9,10 @@ mod folder;
 mod index;
 mod marks;
 mod schema;
+mod takes;
 
 pub use catalog::Catalog;
-pub use config::{CapabilityGrants, CatalogConfig, PluginConfig, ScopeConfig, SecretSource};
+pub use config::{CapabilityGrants, CatalogConfig, InstanceScope, PluginConfig, ScopeConfig, SecretSource};
 pub use entry::{Entry, PairEntry};
 pub use faults::FaultLog;
 pub use index::{FileState, Snapshot};

@@ -100,7 +100,7 @@ fn finished(pair: &PairEntry, planned: &[Planned], applied: Vec<Applied>, at: &C
     }
 }
 
-/// A planned value that is also an output, and known, has to come out as planned.
+/// A planned value that is also an output, and known, has to come out as planned. What tells of a moment is no promise.
 fn differs(pair: &PairEntry, planned: &[Planned], applied: &[Applied]) -> Option<Failure> {
     for a in applied {
         let Some(p) = planned.iter().find(|p| p.resource == a.resource) else { continue };
@@ -111,8 +111,9 @@ fn differs(pair: &PairEntry, planned: &[Planned], applied: &[Applied]) -> Option
         };
         for (key, value) in outputs {
             let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
-            let known =
-                after.get(key).filter(|_| !p.unknown.contains(&path) && !pair.outputs.sensitive(&path));
+            let free =
+                p.unknown.contains(&path) || pair.outputs.sensitive(&path) || pair.outputs.volatile(&path);
+            let known = after.get(key).filter(|_| !free);
             if known.is_some_and(|k| k != value) {
                 let reason = format!(
                     "{key} of {} came out otherwise than planned; look at it with inspect.",

@@ -18,6 +18,7 @@ use sutler_runtime::Pins;
 
 use crate::operations::{self, KeptPlugins};
 use crate::provisioner::{CallError, Failed, ObservedView, Outcome, PlanView, Work};
+use crate::quotas::QuotaTable;
 use crate::{answers, drift, plan, settings, worker};
 
 /// Says what a part of the host is not ready for, in words.
@@ -29,6 +30,7 @@ pub(crate) struct Inner {
     kept: KeptPlugins,
     logs: Option<Arc<Logs>>,
     hash_key: [u8; 32],
+    pub(crate) quotas: QuotaTable,
     pub(crate) lost: ArcSwap<HashSet<Pair>>,
     pub(crate) readiness: Vec<Readiness>,
 }
@@ -83,10 +85,12 @@ impl Inner {
         let Some(pair) = entry.pairs.get(&request.pair) else {
             return Ok(Err(answers::not_handled(&request.pair)));
         };
-        Ok(self
-            .proposal(&entry, pair, request)
-            .await?
-            .map(|(p, pins)| plan::view(request, pair, &p, &pins, &self.hash_key)))
+        let (proposal, pins) = match self.proposal(&entry, pair, request).await? {
+            Ok(p) => p,
+            Err(f) => return Ok(Err(f)),
+        };
+        self.within_quotas(request, pair, &proposal).await?;
+        Ok(Ok(plan::view(request, pair, &proposal, &pins, &self.hash_key)))
     }
 
     /// Plans, and hands what is agreed to to the operations.
@@ -115,6 +119,7 @@ impl Inner {
             return Ok(Err(answers::failed(f)));
         }
         self.kept.keep(&entry).await.map_err(operations::ledger_error)?;
+        let takes = self.takes(request, pair, &proposal);
         let new = New {
             caller: caller.into(),
             asked: Asked {
@@ -125,6 +130,7 @@ impl Inner {
             plugin: entry.plugin.name.clone(),
             digest: entry.plugin.digest,
             body,
+            takes,
         };
         Ok(operations::outcome(self.operations.begin(new).await.map_err(operations::call_error)?))
     }
@@ -249,6 +255,7 @@ impl Dispatcher {
         ledger: Arc<dyn Ledger>,
         logs: Option<Arc<Logs>>,
         hash_key: [u8; 32],
+        quotas: QuotaTable,
         readiness: Vec<Readiness>,
     ) -> Self {
         Self(Arc::new(Inner {
@@ -257,6 +264,7 @@ impl Dispatcher {
             kept: KeptPlugins::new(ledger),
             logs,
             hash_key,
+            quotas,
             lost: ArcSwap::default(),
             readiness,
         }))

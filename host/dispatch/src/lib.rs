@@ -8,13 +8,15 @@ mod drift;
 mod operations;
 mod plan;
 mod provisioner;
+mod quotas;
 mod serve;
 mod settings;
 mod worker;
 
 pub use dispatcher::{Dispatcher, Readiness};
 pub use provisioner::{
-    CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
+    Asker, CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
     PlanView, PlannedField, PlannedView, PluginView, ProgressView, Provisioner, Work,
 };
+pub use quotas::{InstanceQuotas, QuotaTable};
 pub use worker::PluginWorker;

@@ -12,7 +12,9 @@ use sutler_ledger::{Filter, JobId, Ledger, LedgerError};
 use sutler_model::{Digest, Request, canonical_into};
 
 use crate::dispatcher::Inner;
-use crate::provisioner::{CallError, EventView, Failed, OperationFilter, OperationView, ProgressView, Work};
+use crate::provisioner::{
+    Asker, CallError, EventView, Failed, OperationFilter, OperationView, ProgressView, Work,
+};
 
 /// HMAC over what a body asks, whatever its spelling. The request's id is the key beside it and not in it.
 pub(crate) fn body_hash(request: &Request, plan_hash: Option<&str>, key: &[u8; 32]) -> [u8; 32] {
@@ -75,6 +77,7 @@ pub(crate) fn call_error(e: OperationError) -> CallError {
             message,
             retry_after: Some(std::time::Duration::from_secs(1)),
         },
+        OperationError::OverQuota(over) => CallError::OverQuota(over),
         OperationError::NotFound(_) => CallError::NotFound(message),
         OperationError::Stopping => CallError::Stopping,
         OperationError::Ledger(e) => ledger_error(e),
@@ -155,38 +158,39 @@ impl Inner {
         }
     }
 
-    pub(crate) async fn operation(&self, caller: &str, id: &str) -> Result<OperationView, CallError> {
-        let found = self.operations.operation(Who::Caller(caller), &job_id(id)?).await;
+    pub(crate) async fn operation(&self, asker: &Asker, id: &str) -> Result<OperationView, CallError> {
+        let found = self.operations.operation(who(asker), &job_id(id)?).await;
         found.map(|o| self.view(o)).map_err(call_error)
     }
 
     pub(crate) async fn list(
         &self,
-        caller: &str,
+        asker: &Asker,
         f: OperationFilter,
     ) -> Result<Vec<OperationView>, CallError> {
         let filter = Filter {
             caller: None,
             status: f.status.as_deref().and_then(|s| s.parse().ok()),
             pair: f.pair,
+            instance: f.instance,
             tenant: f.tenant,
             application: f.application,
             environment: f.environment,
             before: f.before.as_deref().map(job_id).transpose()?,
             limit: f.limit,
         };
-        let found = self.operations.list(Who::Caller(caller), filter).await.map_err(call_error)?;
+        let found = self.operations.list(who(asker), filter).await.map_err(call_error)?;
         Ok(found.into_iter().map(|o| self.view(o)).collect())
     }
 
     pub(crate) async fn events(
         &self,
-        caller: &str,
+        asker: &Asker,
         id: &str,
         after: u64,
         limit: u32,
     ) -> Result<(Vec<EventView>, bool), CallError> {
-        let (who, id) = (Who::Caller(caller), job_id(id)?);
+        let (who, id) = (who(asker), job_id(id)?);
         // The row first: what is final then has all its events.
         let ended = self.operations.operation(who, &id).await.map_err(call_error)?.ended.is_some();
         let events = self.operations.events(who, &id, after, limit).await.map_err(call_error)?;
@@ -196,6 +200,13 @@ impl Inner {
             data: serde_json::to_value(&e).unwrap_or_default(),
         };
         Ok((events.into_iter().map(view).collect(), ended))
+    }
+}
+
+fn who(asker: &Asker) -> Who<'_> {
+    match &asker.instance {
+        Some(instance) => Who::Within(&asker.caller, instance),
+        None => Who::Caller(&asker.caller),
     }
 }
 

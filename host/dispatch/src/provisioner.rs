@@ -8,8 +8,8 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 use sutler_logs::{LogLine, StreamOptions};
 use sutler_model::{
-    Action, Application, Applied, Difference, Failure, Fault, FieldChange, Identifier, Inquiry, Pair,
-    Presence, Request, Step,
+    Action, Application, Applied, Difference, Failure, Fault, FieldChange, Identifier, Inquiry, OverQuota,
+    Pair, Presence, Request, Step,
 };
 
 /// A planned change as the caller sees it.
@@ -115,11 +115,21 @@ pub struct EventView {
     pub data: Value,
 }
 
+/// Who asks for operations: a caller sees its own, and under the routes of an instance only that instance's.
+#[derive(Debug, Clone)]
+pub struct Asker {
+    /// The name of the token.
+    pub caller: Arc<str>,
+    /// Of the route.
+    pub instance: Option<Identifier>,
+}
+
 /// Which operations a list shows; those of the caller, the newest first.
 #[derive(Debug, Clone, Default)]
 pub struct OperationFilter {
     pub status: Option<String>,
     pub pair: Option<Pair>,
+    pub instance: Option<String>,
     pub tenant: Option<String>,
     pub application: Option<String>,
     pub environment: Option<String>,
@@ -134,6 +144,9 @@ pub enum CallError {
     /// 409: `request-id-reused` or `operation-running`, with the operation that is in the way.
     #[error("{message}")]
     Conflict { code: &'static str, operation: String, message: String, retry_after: Option<Duration> },
+    /// 403: it would take more than a quota leaves.
+    #[error(transparent)]
+    OverQuota(#[from] OverQuota),
     /// 503: the plugin's or the host's limit of concurrent calls is reached.
     #[error("{what} is at its limit of {limit} calls at once; try again in {retry_after_seconds} s")]
     Overloaded { what: String, limit: usize, retry_after_seconds: u32 },
@@ -195,16 +208,16 @@ pub trait Provisioner: Send + Sync + 'static {
         request: Request,
         plan_hash: Option<String>,
     ) -> BoxFuture<'_, Outcome<Work>>;
-    fn operation(&self, caller: Arc<str>, id: String) -> BoxFuture<'_, Result<OperationView, CallError>>;
+    fn operation(&self, asker: Asker, id: String) -> BoxFuture<'_, Result<OperationView, CallError>>;
     fn operations(
         &self,
-        caller: Arc<str>,
+        asker: Asker,
         filter: OperationFilter,
     ) -> BoxFuture<'_, Result<Vec<OperationView>, CallError>>;
     /// Its events after `after`, at most `limit`, and whether it is final.
     fn operation_events(
         &self,
-        caller: Arc<str>,
+        asker: Asker,
         id: String,
         after: u64,
         limit: u32,

@@ -13,7 +13,7 @@ use sutler_model::{Fault, Inquiry, Pair, Request};
 
 use crate::dispatcher::{Dispatcher, Inner};
 use crate::provisioner::{
-    CallError, EventView, HandleView, ObservedView, OperationFilter, OperationView, Outcome, PlanView,
+    Asker, CallError, EventView, HandleView, ObservedView, OperationFilter, OperationView, Outcome, PlanView,
     PluginView, Provisioner, Work,
 };
 
@@ -67,26 +67,26 @@ impl Provisioner for Dispatcher {
         })
     }
 
-    fn operation(&self, caller: Arc<str>, id: String) -> BoxFuture<'_, Result<OperationView, CallError>> {
-        Box::pin(async move { self.0.operation(&caller, &id).await })
+    fn operation(&self, asker: Asker, id: String) -> BoxFuture<'_, Result<OperationView, CallError>> {
+        Box::pin(async move { self.0.operation(&asker, &id).await })
     }
 
     fn operations(
         &self,
-        caller: Arc<str>,
+        asker: Asker,
         filter: OperationFilter,
     ) -> BoxFuture<'_, Result<Vec<OperationView>, CallError>> {
-        Box::pin(async move { self.0.list(&caller, filter).await })
+        Box::pin(async move { self.0.list(&asker, filter).await })
     }
 
     fn operation_events(
         &self,
-        caller: Arc<str>,
+        asker: Asker,
         id: String,
         after: u64,
         limit: u32,
     ) -> BoxFuture<'_, Result<(Vec<EventView>, bool), CallError>> {
-        Box::pin(async move { self.0.events(&caller, &id, after, limit).await })
+        Box::pin(async move { self.0.events(&asker, &id, after, limit).await })
     }
 
     fn inspect(&self, inquiry: Inquiry) -> BoxFuture<'_, Outcome<Vec<ObservedView>>> {

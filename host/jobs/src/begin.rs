@@ -73,6 +73,7 @@ async fn make(host: &Arc<Host>, new: New) -> Result<(Begin, Option<Run>), Operat
         Begun::Repeated(job) => Ok((Begin::Repeated(job), None)),
         Begun::Joined(job) => Ok((Begin::Joined(job), None)),
         Begun::Reused(id) => Err(OperationError::ReusedId(id)),
+        Begun::OverQuota(over) => Err(OperationError::OverQuota(over)),
         Begun::Busy(id) => Err(OperationError::Busy { id, retry_after: wait::SOON }),
     }
 }
@@ -116,7 +117,7 @@ async fn written(host: &Host, new: NewJob) -> Result<Begun, LedgerError> {
 }
 
 /// The row, and its lease and first attempt where this host runs it: all in one commit.
-fn new_job(host: &Host, new: New, here: bool) -> Result<NewJob, OperationError> {
+fn new_job(host: &Host, mut new: New, here: bool) -> Result<NewJob, OperationError> {
     let mode = JobMode::Create;
     let mut events = vec![Happened::Submitted];
     if here {
@@ -125,7 +126,7 @@ fn new_job(host: &Host, new: New, here: bool) -> Result<NewJob, OperationError> 
     }
     let standing = replay(mode, &events)?;
     let pair = new.asked.request.pair.clone();
-    let body = new.body;
+    let (body, takes) = (new.body, std::mem::take(&mut new.takes));
     let lease = here.then(|| (host.holder.clone(), host.length(&pair)));
     Ok(NewJob {
         job: row(new, mode, standing),
@@ -135,6 +136,7 @@ fn new_job(host: &Host, new: New, here: bool) -> Result<NewJob, OperationError> 
         route: ROUTE,
         body,
         events,
+        takes,
     })
 }
 

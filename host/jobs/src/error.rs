@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use sutler_ledger::{JobId, LedgerError, Status};
-use sutler_model::InvalidName;
+use sutler_model::{InvalidName, OverQuota};
 
 use crate::machine::Illegal;
 
@@ -14,6 +14,9 @@ pub enum OperationError {
     /// 409: another body touches one of the resources.
     #[error("operation {id} is working on one of these resources; try again in {} s", retry_after.as_secs())]
     Busy { id: JobId, retry_after: Duration },
+    /// 403: it would take more than a quota leaves.
+    #[error(transparent)]
+    OverQuota(OverQuota),
     /// 404: also another caller's.
     #[error("there is no operation {0}")]
     NotFound(JobId),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sutler_ledger::{Event, Filter, Job, JobId, Ledger, LedgerError, Phase, Status};
-use sutler_model::{Digest, PluginName};
+use sutler_ledger::{Event, Filter, Job, JobId, Ledger, LedgerError, Phase, Status, Takes};
+use sutler_model::{Application, Digest, Identifier, OverQuota, Pair, PluginName};
 use tokio::time::Instant;
 
 use crate::begin::{self, Begin};
@@ -29,6 +29,8 @@ pub struct New {
     pub digest: Digest,
     /// HMAC of the canonical body.
     pub body: [u8; 32],
+    /// What it makes of what its application takes, and the quotas that must allow it.
+    pub takes: Takes,
 }
 
 /// What the caller hears.
@@ -45,6 +47,8 @@ pub enum Answered {
 pub enum Who<'a> {
     /// Only this caller's own, and those that it joined; those of others are not there.
     Caller(&'a str),
+    /// Of these only those of one instance of the control plane; those of others are not there either.
+    Within(&'a str, &'a Identifier),
     Operator,
 }
 
@@ -121,7 +125,7 @@ impl Operations {
     /// Makes the job, with its intent in the ledger before the plugin runs, and runs it here.
     ///
     /// # Errors
-    /// `ReusedId`, `Busy`, `Stopping`; what the ledger says.
+    /// `ReusedId`, `Busy`, `OverQuota`, `Stopping`; what the ledger says.
     pub async fn begin(&self, new: New) -> Result<Answered, OperationError> {
         if self.0.stopping.is_cancelled() {
             return Err(OperationError::Stopping);
@@ -140,6 +144,20 @@ impl Operations {
             Begin::Queued(job) | Begin::Joined(job) => wait::wait(&self.0, job, until).await,
             Begin::Repeated(job) => self.repeat(job, until).await,
         }
+    }
+
+    /// What would keep work from being begun now, by the quotas that it is held against.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub async fn over_quota(
+        &self,
+        application: &Application,
+        pair: &Pair,
+        takes: Takes,
+    ) -> Result<Option<OverQuota>, OperationError> {
+        let over = self.0.ledger.over_quota(application.clone(), pair.clone(), takes).await;
+        over.map_err(OperationError::Ledger)
     }
 
     async fn repeat(&self, mut job: Job, until: Instant) -> Result<Answered, OperationError> {
@@ -172,8 +190,13 @@ impl Operations {
     /// # Errors
     /// What the ledger says.
     pub async fn list(&self, who: Who<'_>, mut filter: Filter) -> Result<Vec<Operation>, OperationError> {
-        if let Who::Caller(name) = who {
-            filter.caller = Some(name.into());
+        match who {
+            Who::Operator => {}
+            Who::Caller(name) => filter.caller = Some(name.into()),
+            Who::Within(name, instance) => {
+                filter.caller = Some(name.into());
+                filter.instance = Some(instance.to_string());
+            }
         }
         let jobs = self.0.ledger.jobs(filter).await.map_err(OperationError::Ledger)?;
         Ok(jobs.into_iter().map(listed).collect())
@@ -285,6 +308,8 @@ impl Operations {
         let visible = match who {
             Who::Operator => true,
             Who::Caller(name) => job.caller == name || self.joined(name, &job).await?,
+            Who::Within(_, instance) if job.application.instance.as_ref() != Some(instance) => false,
+            Who::Within(name, _) => job.caller == name || self.joined(name, &job).await?,
         };
         if visible { Ok(job) } else { Err(OperationError::NotFound(id.clone())) }
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt as _};
-use sutler_model::Digest;
+use sutler_model::{Application, Digest, OverQuota, Pair};
 
 use crate::{
     Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError, Millis, NewJob,
-    Problem, Record, Write,
+    Problem, Record, Takes, Write,
 };
 
 /// Stands for a ledger until it can be opened, and for good afterwards.
@@ -48,6 +48,7 @@ impl Ledger for Late {
     hand_on! {
         now() -> Millis;
         begin(new: NewJob) -> Begun;
+        over_quota(application: Application, pair: Pair, takes: Takes) -> Option<OverQuota>;
         commit(write: Write) -> Job;
         claim(claim: Claim) -> Vec<Job>;
         renew(holder: Arc<str>, held: Vec<Held>) -> Vec<JobId>;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use sutler_model::{Digest, Pair, PluginName};
+use sutler_model::{Application, Digest, OverQuota, Pair, PluginName};
 
-use crate::{Event, Happened, Job, JobId, LedgerError, Millis, Standing, Status};
+use crate::{Event, Happened, Job, JobId, LedgerError, Millis, Standing, Status, Taken, Takes};
 
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, LedgerError>>;
 
@@ -26,6 +26,8 @@ pub struct NewJob {
     pub route: &'static str,
     pub body: [u8; 32],
     pub events: Vec<Happened>,
+    /// What it makes of what its application takes, and the quotas that must allow it.
+    pub takes: Takes,
 }
 
 /// What came of wanting a job.
@@ -42,6 +44,8 @@ pub enum Begun {
     Joined(Job),
     /// An unfinished job with another body touches one of the resources.
     Busy(JobId),
+    /// It would take more than a quota leaves; nothing was written.
+    OverQuota(OverQuota),
 }
 
 /// What a write leaves of the lease.
@@ -118,6 +122,7 @@ pub struct Filter {
     pub caller: Option<String>,
     pub status: Option<Status>,
     pub pair: Option<Pair>,
+    pub instance: Option<String>,
     pub tenant: Option<String>,
     pub application: Option<String>,
     pub environment: Option<String>,
@@ -156,6 +161,8 @@ pub enum Record {
         request_id: String,
         job: JobId,
     },
+    /// What a resource takes; after the jobs.
+    Taken(Taken),
 }
 
 /// Counts for metrics.
@@ -175,8 +182,12 @@ pub trait Ledger: Send + Sync + 'static {
     fn now(&self) -> Answer<'_, Millis>;
 
     /// Looks for a repeat or an overlap and, where there is neither, makes the job and takes its resources.
-    /// A repeat is looked for first.
+    /// A repeat is looked for first. Of several jobs that want the last of a quota, one gets it.
     fn begin(&self, new: NewJob) -> Answer<'_, Begun>;
+
+    /// What would keep a job from being begun now; `begin` decides.
+    fn over_quota(&self, application: Application, pair: Pair, takes: Takes)
+    -> Answer<'_, Option<OverQuota>>;
 
     /// The job that a caller asked for under a request id, with the HMAC of its body.
     fn asked<'a>(

@@ -15,6 +15,7 @@ mod postgres;
 mod rules;
 mod seal;
 mod sqlite;
+mod takes;
 mod wake;
 
 #[cfg(feature = "testing")]
@@ -35,3 +36,4 @@ pub use memory::{Hook, Memory, Moment};
 pub use postgres::{Hold, Postgres, PostgresOptions};
 pub use seal::Keys;
 pub use sqlite::{Sqlite, SqliteOptions};
+pub use takes::{Taken, Takes};

@@ -5,14 +5,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use sutler_model::{Application, Digest, Identifier, PluginName};
+use sutler_model::{Application, Digest, Identifier, PluginName, Use};
 
 use crate::{
     Event, Job, JobId, JobKind, JobMode, Keys, Lease, LedgerError, Millis, Phase, Record, Standing, Status,
+    Taken,
 };
 
 /// Of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest one that is read; 2 added what resources take.
+const OLDEST: u32 = 1;
 
 /// What a line holds.
 #[derive(Debug)]
@@ -36,6 +39,7 @@ enum Doc {
     Plugin { digest: String, bytes: String },
     Job(Box<JobDoc>),
     Request { caller: String, route: String, request_id: String, job: String },
+    Taken(TakenDoc),
     End { records: u64, unreadable: u64 },
 }
 
@@ -81,6 +85,27 @@ struct JobDoc {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TakenDoc {
+    instance: Option<Identifier>,
+    tenant: Option<Identifier>,
+    environment: Identifier,
+    application: Identifier,
+    pair: String,
+    resource: Identifier,
+    job: Option<String>,
+    before: Option<UseDoc>,
+    after: Option<UseDoc>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct UseDoc {
+    milli_cpus: u64,
+    memory_mib: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct LeaseDoc {
     holder: String,
     until: Millis,
@@ -106,6 +131,7 @@ impl Line {
             Self::Record(Record::Request { caller, route, request_id, job }) => {
                 Doc::Request { caller, route, request_id, job: job.to_string() }
             }
+            Self::Record(Record::Taken(taken)) => Doc::Taken(TakenDoc::from(taken)),
             Self::Record(Record::Job { job, events, route, body }) => {
                 Doc::Job(Box::new(JobDoc::of(*job, events, route, body, keys)?))
             }
@@ -117,9 +143,9 @@ impl Line {
     /// `LedgerError::Unreadable` where the line is none of this version's, or sealed with a key that is not there.
     pub fn read(text: &str, keys: &Keys) -> Result<Self, LedgerError> {
         // A newer version's first line says so before anything else in it is looked at.
-        if let Some(version) = version(text).filter(|v| *v != VERSION) {
+        if let Some(version) = version(text).filter(|v| !(OLDEST..=VERSION).contains(v)) {
             return Err(LedgerError::Unreadable(format!(
-                "the export has format {version} and this version of sutler reads {VERSION}; use the version that \
+                "the export has format {version} and this version of sutler reads {OLDEST} to {VERSION}; use the version that \
                  wrote it"
             )));
         }
@@ -132,6 +158,7 @@ impl Line {
                 let job = job.parse().map_err(|e| wrong("the line", e))?;
                 Self::Record(Record::Request { caller, route, request_id, job })
             }
+            Doc::Taken(doc) => Self::Record(Record::Taken(doc.taken()?)),
             Doc::Job(doc) => Self::Record(doc.record(keys)?),
         })
     }
@@ -166,6 +193,42 @@ fn genuine(digest: Digest, bytes: &[u8]) -> Result<(), LedgerError> {
     Err(LedgerError::Unreadable(format!(
         "the plugin {digest} has other bytes than its digest says; it was changed"
     )))
+}
+
+impl From<Taken> for TakenDoc {
+    fn from(t: Taken) -> Self {
+        let doc = |u: Use| UseDoc { milli_cpus: u.milli_cpus, memory_mib: u.memory_mib };
+        Self {
+            instance: t.application.instance,
+            tenant: t.application.tenant,
+            environment: t.application.environment,
+            application: t.application.id,
+            pair: t.pair.to_string(),
+            resource: t.resource,
+            job: t.job.map(|id| id.to_string()),
+            before: t.before.map(doc),
+            after: t.after.map(doc),
+        }
+    }
+}
+
+impl TakenDoc {
+    fn taken(self) -> Result<Taken, LedgerError> {
+        let back = |u: UseDoc| Use { milli_cpus: u.milli_cpus, memory_mib: u.memory_mib };
+        Ok(Taken {
+            application: Application {
+                id: self.application,
+                environment: self.environment,
+                tenant: self.tenant,
+                instance: self.instance,
+            },
+            pair: self.pair.parse().map_err(|e| wrong("the line", e))?,
+            resource: self.resource,
+            job: self.job.map(|id| id.parse()).transpose().map_err(|e| wrong("the line", e))?,
+            before: self.before.map(back),
+            after: self.after.map(back),
+        })
+    }
 }
 
 impl JobDoc {

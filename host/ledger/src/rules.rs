@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sutler_model::{Application, Digest, Pair, PluginName};
+use sutler_model::{Application, Digest, OverQuota, Pair, PluginName};
 
 use crate::{
     Begun, Claim, Event, Happened, Job, JobId, Lease, LeaseChange, LedgerError, Limits, Millis, NewJob,
@@ -54,6 +54,7 @@ pub(crate) enum Found<Row> {
     Reused(JobId),
     Joined(Row),
     Busy(JobId),
+    OverQuota(OverQuota),
 }
 
 impl<Row> Found<Row> {
@@ -64,6 +65,7 @@ impl<Row> Found<Row> {
             Self::Joined(row) => Begun::Joined(open(row)?),
             Self::Reused(id) => Begun::Reused(id),
             Self::Busy(id) => Begun::Busy(id),
+            Self::OverQuota(over) => Begun::OverQuota(over),
         })
     }
 }

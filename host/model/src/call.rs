@@ -119,3 +119,32 @@ impl Call {
         self.deadline.saturating_duration_since(now).min(self.fence.left_at(now))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        /// Names that run into each other are tried most: a, aa, a-a.
+        #[test]
+        fn no_two_owners_share_a_hash(
+            a in proptest::collection::vec("a(-?a)?", 2),
+            b in proptest::collection::vec("a(-?a)?", 2),
+            instances in proptest::collection::vec(proptest::option::of("a(-?a)?"), 2),
+            tenants in proptest::collection::vec(proptest::option::of("a(-?a)?"), 2),
+        ) {
+            let id = |s: &String| Identifier::parse(s).unwrap();
+            let owner = |n: usize| Owner {
+                application: Application {
+                    id: id(&a[n]),
+                    environment: id(&b[n]),
+                    tenant: tenants[n].as_ref().map(id),
+                    instance: instances[n].as_ref().map(id),
+                },
+                pair: Pair::new(Kind::Tool, Identifier::constant("x")),
+            };
+            let (one, two) = (owner(0), owner(1));
+            proptest::prop_assert_eq!(one == two, one.hash() == two.hash());
+        }
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::{Owner, Pattern};
+
 /// Whose configuration a grant stands in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layer {
@@ -36,11 +38,42 @@ pub struct NotGranted {
 #[derive(Debug, Clone)]
 pub struct Effective<G> {
     layers: Vec<(Layer, Arc<G>)>,
+    /// What a layer says of namespaces alone, whatever is done in them.
+    namespaces: Vec<(Layer, Arc<[Pattern]>)>,
 }
 
 impl<G> Effective<G> {
     pub const fn new(layers: Vec<(Layer, Arc<G>)>) -> Self {
-        Self { layers }
+        Self { layers, namespaces: Vec::new() }
+    }
+
+    /// With layers that name the only namespaces in which anything may be done, or made.
+    #[must_use]
+    pub fn within(mut self, namespaces: Vec<(Layer, Arc<[Pattern]>)>) -> Self {
+        self.namespaces = namespaces;
+        self
+    }
+
+    /// Whether every layer that names namespaces names this one; `None` is all namespaces at once.
+    ///
+    /// # Errors
+    /// `NotGranted` naming the layer that refused.
+    pub fn namespace(&self, namespace: Option<&str>, owner: &Owner) -> Result<(), NotGranted> {
+        let covers = |p: &Pattern| namespace.map_or_else(|| p.is_any(), |n| p.matches(n, owner));
+        for (layer, patterns) in &self.namespaces {
+            if !patterns.iter().any(covers) {
+                let what = namespace.map_or_else(|| "all namespaces".into(), |n| format!("namespace {n}"));
+                let missing = namespace.unwrap_or("*").to_owned();
+                let all: Vec<String> = patterns.iter().map(ToString::to_string).chain([missing]).collect();
+                return Err(NotGranted { at: layer.to_string(), what, add: format!("namespaces = {all:?}") });
+            }
+        }
+        Ok(())
+    }
+
+    /// The namespaces of each layer that names some.
+    pub fn namespaces(&self) -> impl Iterator<Item = &[Pattern]> {
+        self.namespaces.iter().map(|(_, n)| n.as_ref())
     }
 
     /// Runs `check` on each layer; the first that refuses decides. `check` answers (what, add) when it refuses.
@@ -58,5 +91,49 @@ impl<G> Effective<G> {
     /// The grants of each layer, the plugin's first.
     pub fn layers(&self) -> impl Iterator<Item = &G> {
         self.layers.iter().map(|(_, g)| g.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Application, Identifier};
+
+    #[test]
+    fn namespaces_of_each_layer_have_to_allow() {
+        let id = |s: &str| Identifier::parse(s).unwrap();
+        let owner = Owner {
+            application: Application {
+                id: id("orders"),
+                environment: id("prod"),
+                tenant: Some(id("acme")),
+                instance: Some(id("emea")),
+            },
+            pair: "deployment/ksml".parse().unwrap(),
+        };
+        let layer = |layer, patterns: &[&str]| {
+            (layer, patterns.iter().map(|p| p.parse().unwrap()).collect::<Vec<Pattern>>().into())
+        };
+        let plain = Effective::new(vec![(Layer::Plugin("ksml".into()), Arc::new(()))]);
+        assert_eq!(plain.namespace(Some("any"), &owner), Ok(()));
+        let both = plain.clone().within(vec![
+            layer(Layer::Instance("emea".into()), &["emea-{tenant}", "shared"]),
+            layer(Layer::Tenant("acme".into()), &["*-acme"]),
+        ]);
+        assert_eq!(both.namespace(Some("emea-acme"), &owner), Ok(()));
+        for (namespace, at, add) in [
+            (
+                Some("emea-globex"),
+                "instances.emea",
+                r#"namespaces = ["emea-{tenant}", "shared", "emea-globex"]"#,
+            ),
+            (Some("shared"), "tenants.acme", r#"namespaces = ["*-acme", "shared"]"#),
+            (None, "instances.emea", r#"namespaces = ["emea-{tenant}", "shared", "*"]"#),
+        ] {
+            let refused = both.namespace(namespace, &owner).unwrap_err();
+            assert_eq!((refused.at.as_str(), refused.add.as_str()), (at, add));
+        }
+        let all = plain.within(vec![layer(Layer::Instance("emea".into()), &["*"])]);
+        assert_eq!(all.namespace(None, &owner), Ok(()));
     }
 }

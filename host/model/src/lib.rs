@@ -11,6 +11,7 @@ mod fence;
 mod grant;
 mod ids;
 mod pattern;
+mod quota;
 mod request;
 mod secret;
 
@@ -27,5 +28,6 @@ pub use fence::Fence;
 pub use grant::{Effective, Layer, NotGranted};
 pub use ids::{Digest, Identifier, InvalidName, Kind, Pair, PluginName, RequestId, hex};
 pub use pattern::{Pattern, PatternError};
+pub use quota::{Measure, OverQuota, Quota, QuotaOf, Quotas, Use};
 pub use request::{Action, Application, Change, Checkpoint, Inquiry, Known, Request};
 pub use secret::Secret;

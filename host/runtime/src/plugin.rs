@@ -28,7 +28,17 @@ use crate::{faults, limits::Limits, size};
 pub struct PluginSettings {
     /// A JSON object as text.
     pub config: String,
+    /// The same for the instances of the control plane that have one of their own.
+    pub of_instances: HashMap<String, String>,
     pub secrets: HashMap<String, Secret>,
+}
+
+impl PluginSettings {
+    /// The config for a call.
+    pub(crate) fn config_for(&self, application: &Application) -> &str {
+        let own = application.instance.as_ref().and_then(|i| self.of_instances.get(i.as_str()));
+        own.unwrap_or(&self.config)
+    }
 }
 
 /// Why a call gave no answer of the plugin.

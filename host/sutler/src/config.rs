@@ -18,6 +18,7 @@ use sutler_jobs::OperationsConfig;
 use sutler_kubernetes::ClustersConfig;
 use sutler_runtime::{EngineConfig, WasiPolicy};
 
+use crate::instances::{self, InstanceConfig};
 use crate::ledger::LedgerConfig;
 
 /// Environment variables that override keys: `SUTLER__SERVER__LISTEN` is `server.listen`.
@@ -43,8 +44,8 @@ pub(crate) struct Config {
     pub(crate) pairs: BTreeMap<String, String>,
     /// The most that plugins may do for one tenant.
     pub(crate) tenants: BTreeMap<String, ScopeConfig>,
-    /// The most that plugins may do for one instance of the control plane.
-    pub(crate) instances: BTreeMap<String, ScopeConfig>,
+    /// One table an instance of the control plane: routes and a token of its own, and what holds there.
+    pub(crate) instances: BTreeMap<String, InstanceConfig>,
     /// How applies are carried out: time within the call, leases, attempts, limits.
     pub(crate) operations: OperationsConfig,
     /// Where jobs are kept.
@@ -154,6 +155,7 @@ impl Config {
             )
             .extract()
             .map_err(|e| anyhow::anyhow!("{}", explain(e)))?;
+        config.api.instances = instances::base_paths(&config.instances);
         if let Some(folder) = file.and_then(Path::parent) {
             config.plugins.values_mut().for_each(|plugin| plugin.beside(folder));
         }

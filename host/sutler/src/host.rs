@@ -9,8 +9,8 @@ use futures::stream::BoxStream;
 use sutler_catalog::{Catalog, CatalogConfig, Snapshot};
 use sutler_containers::{Containers, Daemon, Login, Logins};
 use sutler_dispatch::{
-    CallError, Dispatcher, EventView, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
-    PlanView, PluginView, PluginWorker, Provisioner, Readiness, Work,
+    Asker, CallError, Dispatcher, EventView, HandleView, ObservedView, OperationFilter, OperationView,
+    Outcome, PlanView, PluginView, PluginWorker, Provisioner, Readiness, Work,
 };
 use sutler_helm::{Helm, RegistryLogin, RegistryLogins, TemplateEngine};
 use sutler_jobs::Operations;
@@ -55,14 +55,14 @@ pub(crate) async fn build(config: &Config, catalog: CatalogConfig, opened: Opene
         catalog,
         config.plugins.clone(),
         pairs(config)?,
-        config.instances.clone(),
+        config.instance_scopes(),
         config.tenants.clone(),
     );
     let catalog = Arc::new(catalog);
     let worker = Arc::new(PluginWorker::new(catalog.clone(), ledger.clone()));
     let operations = Operations::new(ledger.clone(), worker, &config.operations, &holder())?;
     let readiness = vec![engine_readiness(helm_engine)];
-    let dispatcher = Dispatcher::new(catalog, operations, ledger, logs, hash_key, readiness);
+    let dispatcher = Dispatcher::new(catalog, operations, ledger, logs, hash_key, config.quotas(), readiness);
     Ok(Host { dispatcher, runtime })
 }
 
@@ -157,19 +157,19 @@ impl Provisioner for Nobody {
     fn apply(&self, _: Arc<str>, _: Request, _: Option<String>) -> BoxFuture<'_, Outcome<Work>> {
         Box::pin(async { Err(CallError::Stopping) })
     }
-    fn operation(&self, _: Arc<str>, _: String) -> BoxFuture<'_, Result<OperationView, CallError>> {
+    fn operation(&self, _: Asker, _: String) -> BoxFuture<'_, Result<OperationView, CallError>> {
         Box::pin(async { Err(CallError::Stopping) })
     }
     fn operations(
         &self,
-        _: Arc<str>,
+        _: Asker,
         _: OperationFilter,
     ) -> BoxFuture<'_, Result<Vec<OperationView>, CallError>> {
         Box::pin(async { Err(CallError::Stopping) })
     }
     fn operation_events(
         &self,
-        _: Arc<str>,
+        _: Asker,
         _: String,
         _: u64,
         _: u32,

@@ -3,6 +3,7 @@
 mod command;
 mod config;
 mod host;
+mod instances;
 mod jobs;
 mod ledger;
 mod reference;

@@ -23,6 +23,7 @@ pub struct Settings {
     #[schemars(extend("propertyNames" = { "pattern": "^[A-Za-z0-9]([-A-Za-z0-9_.]{0,98}[A-Za-z0-9])?$" }))]
     pub schemas: BTreeMap<String, String>,
     #[serde(default)]
+    #[schemars(extend("x-sutler-quota" = Size::quota()))]
     pub size: Size,
     /// The volume of the state stores, `2Gi`; none where it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,10 +32,11 @@ pub struct Settings {
     #[serde(default)]
     pub restart_policy: RestartPolicy,
     #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 64))]
+    #[schemars(range(min = 1, max = 64), extend("x-sutler-quota" = "times"))]
     pub replicas: u32,
     /// `false` stops it: the release goes, and what it has stored stays for when it runs again.
     #[serde(default = "yes")]
+    #[schemars(extend("x-sutler-quota" = "while"))]
     pub running: bool,
     pub kafka: Kafka,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +96,28 @@ pub enum Size {
 }
 
 impl Size {
+    const ALL: [Self; 5] = [Self::XS, Self::S, Self::M, Self::L, Self::XL];
+
+    /// Of each replica: thousandths of a core, and MiB.
+    const fn amounts(self) -> (u32, u32) {
+        match self {
+            Self::XS => (500, 2048),
+            Self::S => (1000, 4096),
+            Self::M => (2000, 8192),
+            Self::L => (3000, 12288),
+            Self::XL => (4000, 16384),
+        }
+    }
+
+    /// What quotas are told of each size.
+    fn quota() -> Value {
+        let one = |size: Self| {
+            let (cpu, memory) = size.amounts();
+            (format!("{size:?}"), json!({"milliCpus": cpu, "memoryMib": memory}))
+        };
+        Self::ALL.into_iter().map(one).collect::<serde_json::Map<_, _>>().into()
+    }
+
     /// CPU and memory as Kubernetes quantities.
     pub const fn quantities(self) -> (&'static str, &'static str) {
         match self {
@@ -206,4 +230,25 @@ impl Settings {
 
 pub(crate) fn unsupported(why: impl Into<String>) -> Error {
     Error::new("unsupported-settings", why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_are_told_what_pods_ask_for() {
+        for size in Size::ALL {
+            let (cpu, memory) = size.quantities();
+            let milli = cpu.strip_suffix('m').map_or_else(|| format!("{cpu}000"), str::to_owned);
+            let mib = memory.strip_suffix("Gi").and_then(|g| g.parse::<u32>().ok()).map(|g| g * 1024);
+            let told = (milli.parse().unwrap(), mib.unwrap());
+            assert_eq!(told, size.amounts(), "{size:?}");
+            let word = serde_json::to_value(size).unwrap();
+            assert_eq!(
+                Size::quota()[word.as_str().unwrap()],
+                json!({"milliCpus": told.0, "memoryMib": told.1})
+            );
+        }
+    }
 }

@@ -18,7 +18,8 @@ pub struct Outputs {
     pub chart: String,
     /// Empty where nothing is installed.
     pub chart_version: String,
-    /// As many as are wanted now.
+    /// As many as are wanted now: none while it is stopped, whatever the settings say of when it runs.
+    #[schemars(extend("x-volatile" = true))]
     pub replicas: u32,
     /// Whether everything that the chart made is ready.
     pub ready: bool,

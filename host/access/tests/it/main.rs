@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails with the test")]
 
 use expect_test::{Expect, expect};
-use sutler_access::{Access, AccessConfig, Denied, Incoming, hash_token, new_token};
+use sutler_access::{
+    Access, AccessConfig, AccessError, Denied, Incoming, InstanceAccess, hash_token, new_token,
+};
 use sutler_model::{Application, Identifier};
 
 fn access() -> Access {
@@ -34,7 +36,7 @@ fn access() -> Access {
         none = hash_token("none"),
         ops = hash_token("ops"),
     );
-    Access::new(&toml::from_str::<AccessConfig>(&config).unwrap()).unwrap()
+    Access::new(&toml::from_str::<AccessConfig>(&config).unwrap(), &[]).unwrap()
 }
 
 fn with(authorization: &str) -> Incoming<'_> {
@@ -172,7 +174,7 @@ fn configurations_that_are_refused() {
     let hash = hash_token("x");
     let check = |config: &str, want: Expect| {
         let got = match toml::from_str::<AccessConfig>(config) {
-            Ok(c) => Access::new(&c).map_or_else(|e| e.to_string(), |_| "fine".into()),
+            Ok(c) => Access::new(&c, &[]).map_or_else(|e| e.to_string(), |_| "fine".into()),
             Err(e) => e.message().to_owned(),
         };
         want.assert_eq(&got);
@@ -223,7 +225,70 @@ fn new_tokens_work_and_differ() {
     assert_eq!(a.expose().len(), "sut_".len() + 43);
     assert_eq!(format!("{a:?}"), "[redacted]");
     let config = format!("[[callers]]\nname = \"a\"\ntoken-hash = [\"{}\"]", hash_token(a.expose()));
-    let access = Access::new(&toml::from_str(&config).unwrap()).unwrap();
+    let access = Access::new(&toml::from_str(&config).unwrap(), &[]).unwrap();
     assert!(access.caller(&with(&format!("Bearer {}", a.expose()))).is_ok());
     assert!(access.caller(&with(&format!("Bearer {}", b.expose()))).is_err());
+}
+
+fn instance(name: &str, token: Option<&str>, tenants: Option<&[&str]>) -> InstanceAccess {
+    InstanceAccess {
+        name: name.into(),
+        token_hash: token.map(hash_token).into_iter().collect(),
+        tenants: tenants.map(|t| t.iter().map(|t| (*t).to_owned()).collect()),
+    }
+}
+
+#[test]
+fn an_instance_has_its_own_token_and_tenants() {
+    let config = format!(
+        "[[callers]]\nname = \"all\"\ntoken-hash = [\"{}\"]\ntenants = [\"*\"]\ninstances = [\"*\"]\n",
+        hash_token("all")
+    );
+    // Not in the order of their names.
+    let instances =
+        [instance("emea", Some("of-emea"), Some(&["acme"])), instance("apac", Some("of-apac"), None)];
+    let access = Access::new(&toml::from_str(&config).unwrap(), &instances).unwrap();
+    let id = |s: &str| Identifier::parse(s).unwrap();
+    let words = |token: &str, route: Option<&str>, tenant: &str, of: Option<&str>| {
+        let caller = access.caller(&with(&format!("Bearer {token}"))).unwrap();
+        if let Err(e) = caller.at_home(route.map(id).as_ref()) {
+            return e.to_string();
+        }
+        let application = Application {
+            id: id("orders"),
+            environment: id("prod"),
+            tenant: Some(id(tenant)),
+            instance: of.map(id),
+        };
+        caller.allows(&application).map_or_else(|e| e.to_string(), |()| "allowed".into())
+    };
+    for (token, route, tenant, of, said) in [
+        ("of-emea", Some("emea"), "acme", Some("emea"), "allowed"),
+        ("of-apac", Some("apac"), "globex", Some("apac"), "allowed"),
+        ("of-emea", Some("apac"), "acme", Some("apac"), "token of instance \"emea\""),
+        ("of-emea", None, "acme", Some("emea"), "token of instance \"emea\""),
+        ("of-emea", Some("emea"), "acme", Some("apac"), "may not act for instance \"apac\""),
+        ("of-emea", Some("emea"), "acme", None, "may not act for no instance"),
+        (
+            "of-emea",
+            Some("emea"),
+            "globex",
+            Some("emea"),
+            "caller instances/emea may not act for tenant \"globex\" in instance \"emea\"; its token is for tenant \"acme\" there",
+        ),
+        ("all", None, "acme", Some("emea"), "allowed"),
+        ("all", None, "globex", Some("emea"), "tenant \"globex\" in instance \"emea\""),
+        ("all", Some("apac"), "globex", Some("apac"), "allowed"),
+        ("all", None, "globex", None, "allowed"),
+    ] {
+        let got = words(token, route, tenant, of);
+        assert!(got.contains(said), "{token} {route:?} {tenant} {of:?}: {got}");
+    }
+    let twice = [instance("emea", Some("all"), None)];
+    let e = Access::new(&toml::from_str(&config).unwrap(), &twice).unwrap_err();
+    assert!(matches!(&e, AccessError::HashTwice { at, .. } if at == "instances.emea"), "{e}");
+    // A token of an instance alone opens nothing to others.
+    let alone = Access::new(&AccessConfig::default(), &instances).unwrap();
+    assert!(!alone.callers_open());
+    assert_eq!(alone.caller(&Incoming::default()).unwrap_err(), Denied::Missing);
 }

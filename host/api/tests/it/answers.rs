@@ -321,7 +321,7 @@ async fn routes_of_an_instance() {
         instances: vec!["emea".into()],
     };
     let config = sutler_access::AccessConfig { callers: vec![one], operators: Vec::new() };
-    let router = sutler_api::router(&api(&fake, Access::new(&config).unwrap(), ApiConfig::default()));
+    let router = sutler_api::router(&api(&fake, Access::new(&config, &[]).unwrap(), ApiConfig::default()));
     let with = |path: &str, instance: Option<&str>| {
         let mut body = body("r-1");
         if let Some(i) = instance {

@@ -13,7 +13,7 @@ use serde_json::json;
 use sutler_access::{Access, AccessConfig, CallerConfig, OperatorConfig, hash_token};
 use sutler_api::{Api, ApiConfig};
 use sutler_dispatch::{
-    CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
+    Asker, CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
     PlanView, PlannedField, PlannedView, PluginView, Provisioner, Work,
 };
 use sutler_logs::{LogLine, StreamOptions};
@@ -149,27 +149,27 @@ impl Provisioner for Fake {
             outcome(obeyed, || Work::Done(applied()))
         })
     }
-    fn operation(&self, caller: Arc<str>, id: String) -> BoxFuture<'_, Result<OperationView, CallError>> {
+    fn operation(&self, asker: Asker, id: String) -> BoxFuture<'_, Result<OperationView, CallError>> {
         Box::pin(async move {
             match id.as_str() {
-                OPERATION => Ok(operation(&caller, None)),
-                "op_done" => Ok(operation(&caller, Some(Ok(applied())))),
+                OPERATION => Ok(operation(&asker.caller, None)),
+                "op_done" => Ok(operation(&asker.caller, Some(Ok(applied())))),
                 _ => Err(CallError::NotFound(format!("there is no operation {id}"))),
             }
         })
     }
     fn operations(
         &self,
-        caller: Arc<str>,
+        asker: Asker,
         filter: OperationFilter,
     ) -> BoxFuture<'_, Result<Vec<OperationView>, CallError>> {
         let page = filter.limit.min(2) as usize;
         self.filters.lock().unwrap().push(filter);
-        Box::pin(async move { Ok(vec![operation(&caller, None); page]) })
+        Box::pin(async move { Ok(vec![operation(&asker.caller, None); page]) })
     }
     fn operation_events(
         &self,
-        _: Arc<str>,
+        _: Asker,
         id: String,
         after: u64,
         _: u32,
@@ -338,7 +338,7 @@ pub(crate) fn access() -> Access {
         }],
         operators: vec![OperatorConfig { name: "ops".into(), token_hash: vec![hash_token("operator")] }],
     };
-    Access::new(&config).unwrap()
+    Access::new(&config, &[]).unwrap()
 }
 
 pub(crate) fn api(fake: &Arc<Fake>, access: Access, config: ApiConfig) -> Api {

@@ -197,7 +197,36 @@ pub(crate) fn release(
         g.cluster(cluster)?;
         g.namespace(namespace, owner)?;
         name.map_or(Ok(()), |n| g.name(n, owner))
-    })
+    })?;
+    grants.namespace(Some(namespace), owner)
+}
+
+/// Whether a chart may have this object outside any namespace.
+///
+/// # Errors
+/// As [`release`].
+pub(crate) fn cluster_scoped(
+    grants: &Effective<Grants>,
+    owner: &Owner,
+    kind: &str,
+    name: &str,
+) -> Result<(), NotGranted> {
+    grants.check(|g| g.cluster_scoped(kind, name))?;
+    if kind == "Namespace" { grants.namespace(Some(name), owner) } else { Ok(()) }
+}
+
+/// Whether a chart may have this object in a namespace that is not the release's.
+///
+/// # Errors
+/// As [`release`].
+pub(crate) fn other_namespace(
+    grants: &Effective<Grants>,
+    owner: &Owner,
+    (kind, name): (&str, &str),
+    namespace: &str,
+) -> Result<(), NotGranted> {
+    grants.check(|g| g.other_namespace(kind, name, namespace, owner))?;
+    grants.namespace(Some(namespace), owner)
 }
 
 /// Whether releases and objects of other owners are within reach.

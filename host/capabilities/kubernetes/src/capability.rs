@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sutler_model::{Call, Effective};
 
+use crate::grant;
 use crate::status::other_object;
 use crate::{
     ApplyOptions, Ask, Cluster, Clusters, Error, Grants, Labels, Page, Propagation, Reference, Scope,
@@ -46,7 +47,7 @@ impl At<'_> {
             unowned,
             labels,
         };
-        Ok(self.grants.check(|g| g.check(&ask))?)
+        Ok(grant::check(self.grants, &ask)?)
     }
 
     /// The rule has to cover the object as it is; another owner's, or nobody's, needs one that says so.
@@ -121,7 +122,7 @@ impl Kubernetes {
             unowned: false,
             labels: Labels::Selector(&of.labels),
         };
-        let check = |scope| grants.check(|g| g.check(&ask(scope)));
+        let check = |scope| grant::check(grants, &ask(scope));
         let cluster = if let Some(ns) = &of.namespace {
             path::check_namespace(ns)?;
             check(Scope::Namespace(ns))?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sutler_model::{Owner, Pattern};
+use sutler_model::{Effective, NotGranted, Owner, Pattern};
 
 use crate::KindPattern;
 
@@ -219,5 +219,63 @@ impl Grants {
     /// (what, add) of `NotGranted`.
     pub fn check(&self, ask: &Ask<'_>) -> Result<(), (String, String)> {
         if self.0.iter().any(|r| r.covers(ask)) { Ok(()) } else { Err((ask.what(), ask.add())) }
+    }
+}
+
+/// Whether every layer covers the call, and names its namespace where it names some: also the one that a Namespace is.
+pub(crate) fn check(grants: &Effective<Grants>, ask: &Ask<'_>) -> Result<(), NotGranted> {
+    grants.check(|g| g.check(ask))?;
+    match ask.scope {
+        Scope::Namespace(ns) => grants.namespace(Some(ns), ask.owner),
+        Scope::Everywhere => grants.namespace(None, ask.owner),
+        Scope::Cluster if ask.group.is_empty() && ask.kind == "Namespace" => {
+            grants.namespace(ask.name, ask.owner)
+        }
+        Scope::Cluster => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sutler_model::Layer;
+
+    #[test]
+    fn what_is_limited_to_namespaces_makes_no_other_one() {
+        let all = serde_json::json!([
+            {"verbs": ["get", "list", "create"], "kinds": ["*"], "namespaces": ["*"]},
+            {"verbs": ["list", "create"], "kinds": ["*"]},
+        ]);
+        let all: Grants = serde_json::from_value(all).unwrap_or_default();
+        let fence: Vec<Pattern> = "emea-*".parse().into_iter().collect();
+        let grants = Effective::new(vec![(Layer::Plugin("p".into()), all.into())])
+            .within(vec![(Layer::Instance("emea".into()), fence.into())]);
+        let owner = Owner::nobody();
+        for (verb, kind, scope, name, allowed) in [
+            (Verb::Get, "Pod", Scope::Namespace("emea-a"), Some("x"), true),
+            (Verb::Get, "Pod", Scope::Namespace("apac-a"), Some("x"), false),
+            (Verb::List, "Pod", Scope::Everywhere, None, false),
+            (Verb::Create, "Namespace", Scope::Cluster, Some("emea-a"), true),
+            (Verb::Create, "Namespace", Scope::Cluster, Some("apac-a"), false),
+            (Verb::List, "Namespace", Scope::Cluster, None, false),
+            (Verb::Create, "ClusterRole", Scope::Cluster, Some("apac-a"), true),
+        ] {
+            let group = if kind == "ClusterRole" { "rbac.authorization.k8s.io" } else { "" };
+            let ask = Ask {
+                verb,
+                group,
+                kind,
+                scope,
+                name,
+                cluster: "default",
+                default_cluster: true,
+                owner: &owner,
+                unowned: false,
+                labels: Labels::Unknown,
+            };
+            let got = check(&grants, &ask);
+            assert_eq!(got.is_ok(), allowed, "{verb:?} {kind} {scope:?} {name:?}");
+            assert!(allowed || got.is_err_and(|e| e.at == "instances.emea"));
+        }
     }
 }

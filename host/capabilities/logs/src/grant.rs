@@ -62,18 +62,20 @@ impl Grants {
         add.push_str(" }");
         Err((format!("reading logs in namespace {}{place}", ask.namespace), add))
     }
+}
 
-    /// Whether the namespace is this tenant's alone. With a wildcard beside the placeholder it is not: `{tenant}-*`
-    /// of tenant `a` also fits a namespace of tenant `a-b`.
-    fn isolates(&self, ask: &Ask<'_>) -> bool {
-        let alone = |p: &Pattern| p.per_tenant() && p.fill(ask.owner).as_deref() == Some(ask.namespace);
-        self.namespaces.iter().any(alone)
-    }
+/// Whether the namespace is this tenant's alone. With a wildcard beside the placeholder it is not: `{tenant}-*` of
+/// tenant `a` also fits a namespace of tenant `a-b`.
+fn isolates(namespaces: &[Pattern], ask: &Ask<'_>) -> bool {
+    namespaces.iter().any(|p| p.per_tenant() && p.fill(ask.owner).as_deref() == Some(ask.namespace))
 }
 
 /// What every layer together allows. One layer that isolates is enough, since all must allow the namespace.
 pub(crate) fn reach(grants: &Effective<Grants>, ask: &Ask<'_>) -> Result<Reach, NotGranted> {
     grants.check(|g| g.check(ask))?;
-    let all = grants.layers().any(|g| g.isolates(ask)) || grants.layers().all(|g| g.any_owner);
+    grants.namespace(Some(ask.namespace), ask.owner)?;
+    let alone =
+        grants.layers().map(|g| g.namespaces.as_slice()).chain(grants.namespaces()).any(|n| isolates(n, ask));
+    let all = alone || grants.layers().all(|g| g.any_owner);
     Ok(if all { Reach::All } else { Reach::Owned })
 }

@@ -57,6 +57,7 @@ pub(crate) fn new_of(asked: Asked, body: [u8; 32]) -> New {
         plugin: PluginName::parse("ksml").unwrap(),
         digest: Digest::of(b"one"),
         body,
+        takes: sutler_ledger::Takes::default(),
     }
 }
 

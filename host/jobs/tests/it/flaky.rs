@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sutler_ledger::{
     Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError, Memory, Millis,
-    NewJob, Problem, Record, Write,
+    NewJob, Problem, Record, Takes, Write,
 };
-use sutler_model::Digest;
+use sutler_model::{Application, Digest, OverQuota, Pair};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -144,6 +144,14 @@ impl Ledger for Flaky {
                 taken(world, job);
             }
         })
+    }
+    fn over_quota(
+        &self,
+        application: Application,
+        pair: Pair,
+        takes: Takes,
+    ) -> Answer<'_, Option<OverQuota>> {
+        self.inner.over_quota(application, pair, takes)
     }
     fn asked<'a>(
         &'a self,

@@ -14,6 +14,7 @@ mod claim;
 mod commit;
 mod keep;
 mod lease;
+mod quota;
 mod rig;
 
 pub use begin::*;
@@ -21,6 +22,7 @@ pub use claim::*;
 pub use commit::*;
 pub use keep::*;
 pub use lease::*;
+pub use quota::*;
 pub use rig::{Rig, SECRET, Sample};
 
 /// Makes a test of each rule of the contract; the argument is an async function that gives a fresh [`Rig`].
@@ -67,6 +69,15 @@ macro_rules! contract_tests {
             an_import_does_not_overwrite
             a_healthy_ledger_has_no_problems
             time_does_not_go_back
+            the_last_place_goes_to_one_job
+            what_counts_follows_the_job
+            a_tenant_has_a_quota_within_its_instances
+            a_quota_that_was_lowered_touches_nothing_that_runs
+            forgotten_jobs_still_count
+            a_long_history_is_counted_right
+            what_is_taken_survives_export_and_import
+            lists_tell_instances_apart
+            equal_names_in_two_instances_never_meet
         }
     };
     (@each $rig:path; $($name:ident)+) => {

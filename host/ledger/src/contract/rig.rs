@@ -8,7 +8,7 @@ use sutler_model::{Application, Digest, Identifier, Pair, PluginName};
 
 use crate::{
     Begun, Claim, Happened, Job, JobId, JobKind, JobMode, LeaseChange, Ledger, LedgerError, Limits, Millis,
-    NewJob, Phase, Standing, Status, Write,
+    NewJob, Phase, Standing, Status, Takes, Write,
 };
 
 /// A ledger whose clock the suite can move.
@@ -33,6 +33,8 @@ pub struct Sample {
     pub status: Status,
     pub lease: Option<(&'static str, u64)>,
     pub due_after: Duration,
+    pub instance: Option<&'static str>,
+    pub takes: Takes,
 }
 
 impl Default for Sample {
@@ -49,6 +51,8 @@ impl Default for Sample {
             status: Status::Queued,
             lease: None,
             due_after: Duration::ZERO,
+            instance: None,
+            takes: Takes::default(),
         }
     }
 }
@@ -82,6 +86,7 @@ impl Sample {
             route: "apply",
             body: [self.body; 32],
             events,
+            takes: self.takes.clone(),
         }
     }
 
@@ -98,7 +103,7 @@ impl Sample {
                 id: id(&self.application),
                 environment: id("prod"),
                 tenant: (!self.tenant.is_empty()).then(|| id(&self.tenant)),
-                instance: None,
+                instance: self.instance.map(id),
             },
             resources: self.resources.iter().map(|r| id(r)).collect(),
             plugin: PluginName::parse(self.plugin).unwrap(),

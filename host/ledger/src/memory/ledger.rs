@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt as _};
-use sutler_model::Digest;
+use sutler_model::{Application, Digest, OverQuota, Pair};
 
 use crate::wake::Wake;
 use crate::{
     Answer, Begun, Claim, Clock, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError, Millis, NewJob,
-    Problem, Record, Write,
+    Problem, Record, Takes, Write,
 };
 
 use super::state::State;
@@ -90,6 +90,14 @@ impl Ledger for Memory {
         request_id: &'a str,
     ) -> Answer<'a, Option<(Job, [u8; 32])>> {
         self.run("asked", move |s, _| Ok(s.asked(caller, route, request_id)))
+    }
+    fn over_quota(
+        &self,
+        application: Application,
+        pair: Pair,
+        takes: Takes,
+    ) -> Answer<'_, Option<OverQuota>> {
+        self.run("over_quota", move |s, _| Ok(s.over_quota(&application, &pair, &takes)))
     }
     fn commit(&self, write: Write) -> Answer<'_, Job> {
         self.run("commit", move |s, now| s.commit(&write, now).inspect(|job| self.wake.written(job)))

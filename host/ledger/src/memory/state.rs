@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sutler_model::Digest;
+use sutler_model::{Application, Digest, OverQuota, Pair, Use};
 
 use crate::{
-    Begun, Depth, Event, Filter, Held, Job, JobId, LedgerError, Millis, NewJob, Problem, Record, Write,
-    check, rules,
+    Begun, Depth, Event, Filter, Held, Job, JobId, LedgerError, Millis, NewJob, Problem, Record, Taken,
+    Takes, Write, check, rules, takes,
 };
 
 #[derive(Clone)]
@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) jobs: BTreeMap<JobId, Entry>,
     requests: BTreeMap<RequestKey, JobId>,
     resources: HashMap<(String, String), JobId>,
+    /// By scope and resource.
+    taken: BTreeMap<(String, String), Taken>,
     /// With when they were kept.
     pub(super) plugins: BTreeMap<Digest, (Bytes, Millis)>,
     /// The tenant that was served last.
@@ -76,12 +78,71 @@ impl State {
             self.requests.insert(key, id);
             return Begun::Joined(other);
         }
+        if let Some(over) = self.over_quota(&job.application, &job.pair, &new.takes) {
+            return Begun::OverQuota(over);
+        }
+        self.take(&job, &new.takes);
         self.requests.insert(key, job.id.clone());
         self.settle(&job);
         let events = rules::events(0, &new.events, now);
         let entry = Entry { job: job.clone(), route: new.route.into(), body: new.body, events };
         self.jobs.insert(job.id.clone(), entry);
         Begun::Created(job)
+    }
+
+    fn counts(&self, taken: &Taken) -> Option<Use> {
+        let job = taken.job.as_ref().and_then(|id| self.jobs.get(id));
+        taken.counts(job.map(|e| e.job.standing.status))
+    }
+
+    pub(super) fn over_quota(
+        &self,
+        application: &Application,
+        pair: &Pair,
+        takes: &Takes,
+    ) -> Option<OverQuota> {
+        let scope = rules::scope(application, pair);
+        let mut before = takes::Counted::default();
+        let (mut all, mut of_tenant) = (HashSet::new(), HashSet::new());
+        for ((at, resource), taken) in &self.taken {
+            let (Some(used), a) = (self.counts(taken), &taken.application) else { continue };
+            if a.instance != application.instance {
+                continue;
+            }
+            before.instance.used = before.instance.used + used;
+            all.insert((&a.tenant, &a.environment, &a.id));
+            if a.tenant == application.tenant {
+                before.tenant.used = before.tenant.used + used;
+                of_tenant.insert((&a.environment, &a.id));
+            }
+            if *at == scope {
+                before.own.insert(resource.clone(), used);
+            }
+        }
+        before.application = of_tenant.contains(&(&application.environment, &application.id));
+        before.instance.applications = all.len() as u64;
+        before.tenant.applications = of_tenant.len() as u64;
+        takes::over(takes, &before)
+    }
+
+    fn take(&mut self, job: &Job, takes: &Takes) {
+        let scope = rules::scope(&job.application, &job.pair);
+        for (resource, after) in &takes.resources {
+            let key = (scope.clone(), resource.to_string());
+            let before = self.taken.get(&key).and_then(|t| self.counts(t));
+            if before.is_none() && after.is_none() {
+                continue;
+            }
+            let taken = Taken {
+                application: job.application.clone(),
+                pair: job.pair.clone(),
+                resource: resource.clone(),
+                job: Some(job.id.clone()),
+                before,
+                after: *after,
+            };
+            self.taken.insert(key, taken);
+        }
     }
 
     pub(super) fn asked(&self, caller: &str, route: &str, request_id: &str) -> Option<(Job, [u8; 32])> {
@@ -133,6 +194,7 @@ impl State {
             .filter(|j| filter.caller.as_ref().is_none_or(|c| *c == j.caller))
             .filter(|j| filter.status.is_none_or(|s| s == j.standing.status))
             .filter(|j| filter.pair.as_ref().is_none_or(|p| *p == j.pair))
+            .filter(|j| filter.instance.is_none() || filter.instance == text(&a(j).instance))
             .filter(|j| filter.tenant.is_none() || filter.tenant == text(&a(j).tenant))
             .filter(|j| filter.application.as_ref().is_none_or(|x| x == a(j).id.as_str()))
             .filter(|j| filter.environment.as_ref().is_none_or(|x| x == a(j).environment.as_str()))
@@ -168,11 +230,25 @@ impl State {
         let old = |e: &&Entry| e.job.standing.status.is_final() && e.job.updated.plus(final_for) <= now;
         let gone: HashSet<JobId> =
             self.jobs.values().filter(old).take(300).map(|e| e.job.id.clone()).collect();
+        self.forget_takes(&gone);
         self.jobs.retain(|id, _| !gone.contains(id));
         self.requests.retain(|_, id| !gone.contains(id));
         let used: HashSet<Digest> = self.jobs.values().map(|e| e.job.digest).collect();
         self.plugins.retain(|d, (_, kept)| used.contains(d) || kept.plus(final_for) > now);
         gone.len() as u64
+    }
+
+    /// What counted while the jobs were there counts on without them.
+    fn forget_takes(&mut self, gone: &HashSet<JobId>) {
+        let is_gone = |t: &Taken| t.job.as_ref().is_some_and(|id| gone.contains(id));
+        let settled: Vec<_> = self.taken.iter().filter(|(_, t)| is_gone(t)).collect();
+        let settled: Vec<_> = settled.into_iter().map(|(k, t)| (k.clone(), self.counts(t))).collect();
+        for (key, counts) in settled {
+            match (counts, self.taken.get_mut(&key)) {
+                (Some(_), Some(t)) => (t.job, t.before, t.after) = (None, counts, counts),
+                _ => drop(self.taken.remove(&key)),
+            }
+        }
     }
 
     pub(super) fn check(&self) -> Vec<Problem> {
@@ -195,13 +271,17 @@ impl State {
             let (caller, route, request_id) = (caller.clone(), route.clone(), request_id.clone());
             Record::Request { caller, route, request_id, job: id.clone() }
         });
-        plugins.chain(jobs).chain(others).collect()
+        plugins.chain(jobs).chain(others).chain(self.taken.values().cloned().map(Record::Taken)).collect()
     }
 
     pub(super) fn import(&mut self, record: Record, now: Millis) -> Result<(), LedgerError> {
         match record {
             Record::Plugin { digest, bytes } => {
                 self.plugins.insert(digest, (bytes, now));
+            }
+            Record::Taken(taken) => {
+                let scope = rules::scope(&taken.application, &taken.pair);
+                self.taken.insert((scope, taken.resource.to_string()), taken);
             }
             Record::Request { caller, route, request_id, job } => {
                 if !self.jobs.contains_key(&job) {

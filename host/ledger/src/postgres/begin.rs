@@ -1,10 +1,13 @@
 //! Making a job: repeat, overlap, or a new row. One statement looks and writes; of two hosts that do so at the same
 //! instant the keys of requests and resources let one win, and the other looks again.
 
+use sutler_model::OverQuota;
+
 use super::broken::{Broken, unreadable};
 use super::connections::Connections;
 use super::put::{Given, Told, given, told, values};
 use super::row::{self, Closed};
+use super::takes::{self, Asked};
 use crate::rules::Found;
 use crate::seal::Keys;
 use crate::{Job, JobId, LedgerError, Millis, NewJob, rules};
@@ -18,6 +21,10 @@ const BEGIN: &str = concat!(
        WHERE r.caller = $14::text AND r.route = $15::text AND r.request_id = $16::text), \
      held AS MATERIALIZED (SELECT r.job FROM unnest($11::text[]) WITH ORDINALITY x (name, nth) \
        JOIN job_resources r ON r.scope = $25::text AND r.resource = x.name ORDER BY x.nth LIMIT 1), \
+     refused AS MATERIALIZED (SELECT o.nth, o.used, o.asked, o.most FROM over_quota($25::text, \
+       coalesce($7::text, ''), coalesce($8::text, ''), $9::text, $10::text, $39::text[], $40::bigint[], \
+       $41::bigint[], $42::bigint[], true) o \
+       WHERE $43::boolean AND NOT EXISTS (SELECT FROM asked) AND NOT EXISTS (SELECT FROM held)), \
      made AS (INSERT INTO provisioning_jobs (",
     given!(),
     ", due, lease_until, wake, revision, deadline, created, updated, last_event) SELECT ",
@@ -25,17 +32,29 @@ const BEGIN: &str = concat!(
     ", t.now + $32::bigint, t.now + $34::bigint, \
        CASE $27::smallint WHEN 0 THEN t.now + $32::bigint WHEN 1 THEN t.now + $34::bigint ELSE 0 END, \
        1, t.now + $33::bigint, t.now, t.now, cardinality($35::text[]) \
-       FROM t WHERE NOT EXISTS (SELECT FROM asked) AND NOT EXISTS (SELECT FROM held) RETURNING n), \
+       FROM t WHERE NOT EXISTS (SELECT FROM asked) AND NOT EXISTS (SELECT FROM held) \
+       AND NOT EXISTS (SELECT FROM refused) RETURNING n), \
      asks AS (INSERT INTO job_requests (caller, route, request_id, job, further) \
        SELECT $14::text, $15::text, $16::text, made.n, false FROM made), \
      takes AS (INSERT INTO job_resources (scope, resource, job) \
        SELECT DISTINCT $25::text, x.name, made.n FROM made, unnest($11::text[]) x (name) \
        WHERE NOT $36::boolean ORDER BY x.name), \
+     counts AS (INSERT INTO resource_takes (scope, resource, instance, tenant, environment, application, pair, job, \
+         before_milli_cpus, before_memory_mib, after_milli_cpus, after_memory_mib) \
+       SELECT $25::text, x.name, coalesce($7::text, ''), coalesce($8::text, ''), $9::text, $10::text, $6::text, \
+         made.n, c.milli_cpus, c.memory_mib, x.cpu, x.memory \
+       FROM made CROSS JOIN unnest($39::text[], $40::bigint[], $41::bigint[]) x (name, cpu, memory) \
+       LEFT JOIN resources_counted c ON c.scope = $25::text AND c.resource = x.name \
+       WHERE x.cpu IS NOT NULL OR c.milli_cpus IS NOT NULL ORDER BY x.name \
+       ON CONFLICT (scope, resource) DO UPDATE SET job = excluded.job, \
+         before_milli_cpus = excluded.before_milli_cpus, before_memory_mib = excluded.before_memory_mib, \
+         after_milli_cpus = excluded.after_milli_cpus, after_memory_mib = excluded.after_memory_mib), \
      tells AS (INSERT INTO job_events (job, seq, at, what) SELECT made.n, e.seq, t.now, ",
     told!("t.now"),
     " FROM made, t, unnest($35::text[], $38::bigint[]) WITH ORDINALITY e (what, due, seq)) \
      SELECT t.now, (SELECT job FROM asked), (SELECT job FROM held), (SELECT n FROM made), \
-       CASE WHEN $37::boolean AND EXISTS (SELECT FROM made) THEN pg_notify('sutler_jobs', '')::text END FROM t"
+       CASE WHEN $37::boolean AND EXISTS (SELECT FROM made) THEN pg_notify('sutler_jobs', '')::text END, \
+       r.nth, r.used, r.asked, r.most FROM t LEFT JOIN refused r ON true"
 );
 
 /// What the statement found.
@@ -44,6 +63,7 @@ struct Seen {
     asked: Option<i64>,
     held: Option<i64>,
     made: bool,
+    refused: Option<OverQuota>,
 }
 
 pub(super) async fn begin(
@@ -55,9 +75,10 @@ pub(super) async fn begin(
     let shape = rules::born(new, Millis(0));
     let given = Given::new(&shape, new.route, &new.body, keys)?;
     let events = Told::new(&new.events)?;
+    let asked = Asked::new(&new.takes);
     let mut why = String::new();
     for _ in 0..TRIES {
-        let seen = match attempt(connections, new, &shape, &given, &events).await {
+        let seen = match attempt(connections, new, &shape, &given, (&events, &asked)).await {
             Ok(seen) => seen,
             Err(Broken::Raced(lost)) => {
                 why = lost;
@@ -67,6 +88,9 @@ pub(super) async fn begin(
         };
         if seen.made {
             return Ok(Found::Created(rules::born(new, connections.seen(seen.now))));
+        }
+        if let Some(over) = seen.refused {
+            return Ok(Found::OverQuota(over));
         }
         if let Some(found) = overlap(connections, new, &shape, &seen).await? {
             return Ok(found);
@@ -80,15 +104,28 @@ async fn attempt(
     new: &NewJob,
     shape: &Job,
     given: &Given<'_>,
-    events: &Told,
+    (events, asked): (&Told, &Asked<'_>),
 ) -> Result<Seen, Broken> {
     let floor = connections.floor();
     let (due, deadline) = (row::distance(new.due_after), row::distance(new.deadline_after));
     let lease = new.lease.as_ref().map(|(_, d)| row::distance(*d));
     let is_final = shape.standing.status.is_final();
     let soon = given.waits() && new.due_after <= super::listen::SOON;
-    let params =
-        given.params(&[&floor, &due, &deadline, &lease, &events.whats, &is_final, &soon, &events.dues]);
+    let params = given.params(&[
+        &floor,
+        &due,
+        &deadline,
+        &lease,
+        &events.whats,
+        &is_final,
+        &soon,
+        &events.dues,
+        &asked.resources,
+        &asked.milli_cpus,
+        &asked.memory_mib,
+        &asked.limits,
+        &asked.limited,
+    ]);
     let rows = connections.write(BEGIN, &params).await?;
     let r = rows.first().ok_or_else(|| unreadable("an answer", "it is empty"))?;
     Ok(Seen {
@@ -96,6 +133,7 @@ async fn attempt(
         asked: row::get(r, 1)?,
         held: row::get(r, 2)?,
         made: row::get::<Option<i64>>(r, 3)?.is_some(),
+        refused: takes::found(r, 5)?,
     })
 }
 

@@ -11,17 +11,17 @@ use tokio_postgres::Row;
 
 use super::broken::{Broken, Effect, unreadable};
 use super::connections::{Connection, Connections};
-use super::read;
 use super::row::{self, get};
+use super::{read, takes};
 use crate::seal::Keys;
 use crate::{Event, LedgerError, Record};
 
 /// So many jobs are read at once.
 pub(super) const PAGE: i64 = 100;
 
-type Sent = Result<Record, LedgerError>;
+pub(super) type Sent = Result<Record, LedgerError>;
 /// The receiver has gone.
-struct Gone;
+pub(super) struct Gone;
 
 pub(super) fn export(connections: Arc<Connections>, keys: Keys) -> BoxStream<'static, Sent> {
     let start = async move {
@@ -44,13 +44,16 @@ pub(super) fn export(connections: Arc<Connections>, keys: Keys) -> BoxStream<'st
 async fn everything(connections: &Connections, keys: &Keys, to: &Sender<Sent>) -> Result<(), Broken> {
     let mut c = connections.get().await?;
     c.snapshot().await?;
-    if plugins(&mut c, to).await?.is_ok() && jobs(&mut c, keys, to).await?.is_ok() {
-        let _ = requests(&mut c, to).await?;
+    let listened = plugins(&mut c, to).await?.is_ok()
+        && jobs(&mut c, keys, to).await?.is_ok()
+        && requests(&mut c, to).await?.is_ok();
+    if listened {
+        let _ = takes::export(&mut c, to).await?;
     }
     Ok(())
 }
 
-async fn give(to: &Sender<Sent>, record: Result<Record, Broken>) -> Result<(), Gone> {
+pub(super) async fn give(to: &Sender<Sent>, record: Result<Record, Broken>) -> Result<(), Gone> {
     to.send(record.map_err(Broken::told)).await.map_err(|_| Gone)
 }
 

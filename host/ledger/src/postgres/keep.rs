@@ -9,6 +9,7 @@ use super::broken::{Broken, unreadable};
 use super::connections::Connections;
 use super::put::{Given, given, values};
 use super::row::{self, get};
+use super::takes;
 use crate::seal::Keys;
 use crate::{Event, Job, JobId, LedgerError, Record, rules};
 
@@ -36,17 +37,21 @@ pub(super) async fn keep_plugin(
 }
 
 pub(super) async fn purge(connections: &Connections, final_for: Duration) -> Result<u64, Broken> {
-    let sql = "WITH old AS MATERIALIZED (SELECT n, caller, route, request_id FROM provisioning_jobs \
+    let sql = format!(
+        "{}{}{}",
+        "WITH old AS MATERIALIZED (SELECT n, caller, route, request_id FROM provisioning_jobs \
           WHERE queue = 3 AND status IN ('completed', 'failed', 'cancelled') \
-          AND updated <= greatest(ledger_now(), $1::bigint) - $2::bigint LIMIT $3 FOR UPDATE SKIP LOCKED), \
-        own AS (DELETE FROM job_requests r USING old WHERE r.caller = old.caller AND r.route = old.route \
+          AND updated <= greatest(ledger_now(), $1::bigint) - $2::bigint LIMIT $3 FOR UPDATE SKIP LOCKED), ",
+        takes::SETTLE,
+        "own AS (DELETE FROM job_requests r USING old WHERE r.caller = old.caller AND r.route = old.route \
           AND r.request_id = old.request_id AND r.job = old.n), \
         further AS (DELETE FROM job_requests r USING old WHERE r.job = old.n AND r.further), \
         events AS (DELETE FROM job_events e USING old WHERE e.job = old.n), \
         gone AS (DELETE FROM provisioning_jobs j USING old WHERE j.n = old.n RETURNING 1) \
-        SELECT count(*) FROM gone";
+        SELECT count(*) FROM gone",
+    );
     let floor = connections.floor();
-    let rows = connections.write(sql, &[&floor, &row::distance(final_for), &PURGED]).await?;
+    let rows = connections.write(&sql, &[&floor, &row::distance(final_for), &PURGED]).await?;
     let count = rows.first().map(|r| get::<i64>(r, 0)).transpose()?.unwrap_or_default();
     let sql = "DELETE FROM plugins p WHERE p.kept <= greatest(ledger_now(), $1::bigint) - $2::bigint \
                AND NOT EXISTS (SELECT FROM provisioning_jobs j WHERE j.digest = p.digest)";
@@ -76,6 +81,7 @@ const PUT: &str = concat!(
 pub(super) async fn import(connections: &Connections, keys: &Keys, record: &Record) -> Result<(), Broken> {
     match record {
         Record::Plugin { digest, bytes } => keep_plugin(connections, *digest, bytes).await,
+        Record::Taken(taken) => takes::import(connections, taken).await,
         Record::Request { caller, route, request_id, job } => {
             import_request(connections, caller, route, request_id, job).await
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use sutler_model::Digest;
+use sutler_model::{Application, Digest, OverQuota, Pair};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -17,12 +17,12 @@ use super::broken::Broken;
 use super::connections::Connections;
 use super::open::{Hold, PostgresOptions};
 use super::row::{self, Closed};
-use super::{check, claim, commit, export, hold, keep, listen, migrations, read};
+use super::{check, claim, commit, export, hold, keep, listen, migrations, read, takes};
 use crate::rules::{Behind, Found};
 use crate::wake::Wake;
 use crate::{
     Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger, LedgerError, Millis, NewJob,
-    Problem, Record, Write,
+    Problem, Record, Takes, Write,
 };
 
 /// A ledger on a PostgreSQL server, 15 or newer. Everything that it spawns ends with it.
@@ -138,6 +138,18 @@ impl Ledger for Postgres {
                 self.wake.written(job);
             }
             found.open(|row| row.open(&self.keys))
+        })
+    }
+
+    fn over_quota(
+        &self,
+        application: Application,
+        pair: Pair,
+        takes: Takes,
+    ) -> Answer<'_, Option<OverQuota>> {
+        Box::pin(async move {
+            let found = takes::over_quota(&self.connections, &application, &pair, &takes).await;
+            found.map_err(Broken::told)
         })
     }
 

@@ -16,6 +16,7 @@ mod open;
 mod put;
 mod read;
 mod row;
+mod takes;
 
 pub use ledger::Postgres;
 pub use open::{Hold, PostgresOptions};

@@ -33,10 +33,11 @@ pub(super) async fn asked(
 }
 
 pub(super) async fn jobs(connections: &Connections, filter: &Filter) -> Result<Vec<Closed>, Broken> {
-    let texts: [(&str, Option<String>); 7] = [
+    let texts: [(&str, Option<String>); 8] = [
         ("j.caller = $", filter.caller.clone()),
         ("j.status = $", filter.status.map(|s| s.as_str().to_owned())),
         ("j.pair = $", filter.pair.as_ref().map(ToString::to_string)),
+        ("j.instance = $", filter.instance.clone()),
         ("j.tenant = $", filter.tenant.clone()),
         ("j.application = $", filter.application.clone()),
         ("j.environment = $", filter.environment.clone()),

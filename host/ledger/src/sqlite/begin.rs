@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::broken::{Broken, unreadable};
 use super::desk::Desk;
 use super::row::{self, Closed, Stored};
+use super::takes;
 use crate::rules::Found;
 use crate::{Event, Job, LedgerError, NewJob, rules};
 
@@ -39,16 +40,20 @@ pub(super) fn begin(
         remember(conn, &job.caller, new.route, &job.request_id, n, true)?;
         return Ok(Found::Joined(found));
     }
+    if let Some(over) = takes::over_quota(conn, &job.application, &job.pair, &new.takes)? {
+        return Ok(Found::OverQuota(over));
+    }
     let events = rules::events(0, &new.events, now);
     let stored =
         Stored { n: 0, job, route: new.route.into(), body: new.body, last_event: events.len() as u64 };
-    put(conn, &stored, texts, &events)?;
+    let n = put(conn, &stored, texts, &events)?;
+    takes::take(conn, n, &stored.job, &new.takes)?;
     desk.wake |= rules::in_queue(stored.job.standing.status) && stored.job.lease.is_none();
     Ok(Found::Created(stored.job))
 }
 
-/// A row and everything around it.
-pub(super) fn put(conn: &Connection, new: &Stored, texts: &Texts, events: &[Event]) -> Result<(), Broken> {
+/// A row and everything around it; answers its number.
+pub(super) fn put(conn: &Connection, new: &Stored, texts: &Texts, events: &[Event]) -> Result<i64, Broken> {
     let n = row::insert(conn, new)?;
     let put = |sql, sealed: &[u8]| conn.prepare_cached(sql)?.execute(params![n, sealed]);
     put("INSERT INTO sealed_requests (job, sealed) VALUES (?1, ?2)", &texts.request)?;
@@ -62,7 +67,7 @@ pub(super) fn put(conn: &Connection, new: &Stored, texts: &Texts, events: &[Even
     if !j.standing.status.is_final() {
         take(conn, n, j)?;
     }
-    Ok(())
+    Ok(n)
 }
 
 pub(super) fn append(conn: &Connection, n: i64, events: &[Event]) -> Result<(), Broken> {

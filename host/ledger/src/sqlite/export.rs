@@ -9,9 +9,9 @@ use rusqlite::types::FromSql;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::broken::{Broken, unreadable};
-use super::{open, read, readers, row};
+use super::{open, read, readers, row, takes};
 use crate::seal::Keys;
-use crate::{LedgerError, Record};
+use crate::{LedgerError, Record, rules};
 
 type Sent = Result<Record, LedgerError>;
 
@@ -58,7 +58,19 @@ fn everything(conn: &Connection, keys: &Keys, to: &Sender<Sent>) -> Option<()> {
     for n in numbers {
         send(job(conn, keys, n))?;
     }
-    further(conn, &send).unwrap_or_else(|e| send(Err(e.into())))
+    further(conn, &send).unwrap_or_else(|e| send(Err(e.into())))?;
+    let mut after = (String::new(), String::new());
+    loop {
+        let page = match takes::page(conn, &after) {
+            Ok(page) => page,
+            Err(e) => return send(Err(e)),
+        };
+        let Some(last) = page.last() else { return Some(()) };
+        after = (rules::scope(&last.application, &last.pair), last.resource.to_string());
+        for taken in page {
+            send(Ok(Record::Taken(taken)))?;
+        }
+    }
 }
 
 /// A column as far as it can be read, and why not further.

@@ -9,6 +9,7 @@ use super::begin::{self, Texts};
 use super::broken::{Broken, unreadable};
 use super::desk::Desk;
 use super::row::{self, Stored};
+use super::takes;
 use crate::{Event, JobId, LedgerError, Millis, rules};
 
 /// At most so many jobs are forgotten at once.
@@ -45,6 +46,7 @@ pub(super) fn purge(conn: &Connection, desk: &Desk, final_for: Duration) -> Resu
     let old = statement.query_map([before(final_for), PURGED], |r| r.get(0))?;
     let old = old.collect::<Result<Vec<i64>, _>>()?;
     for n in &old {
+        takes::settle(conn, *n)?;
         for sql in [
             "DELETE FROM job_requests WHERE job = ?1 AND (caller, route, request_id) = \
              (SELECT caller, route, request_id FROM provisioning_jobs WHERE n = ?1)",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use sutler_model::Digest;
+use sutler_model::{Application, Digest, OverQuota, Pair};
 
 use super::begin::Texts;
 use super::commit::Brought;
@@ -17,11 +17,11 @@ use super::open::SqliteOptions;
 use super::readers::Readers;
 use super::row::{Closed, Stored};
 use super::writer::{Opener, Writer};
-use super::{begin, check, claim, commit, export, keep, migrations, open, read, row};
+use super::{begin, check, claim, commit, export, keep, migrations, open, read, row, takes};
 use crate::wake::Wake;
 use crate::{
     Answer, Begun, Claim, Clock, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger, LedgerError, Millis,
-    NewJob, Problem, Record, Write,
+    NewJob, Problem, Record, Takes, Write,
 };
 
 /// A ledger in one file. One thread writes, with group commit; readers read beside it.
@@ -155,6 +155,7 @@ impl Sqlite {
     async fn import_record(&self, record: Record) -> Result<(), LedgerError> {
         match record {
             Record::Plugin { digest, bytes } => self.keep_plugin(digest, bytes).await,
+            Record::Taken(taken) => self.writer.run(move |conn, _| takes::import(conn, &taken)).await,
             Record::Request { caller, route, request_id, job } => {
                 let work =
                     move |conn: &_, _: &mut _| keep::import_request(conn, &caller, &route, &request_id, &job);
@@ -181,6 +182,15 @@ impl Ledger for Sqlite {
             let found = self.writer.run(move |conn, desk| begin::begin(conn, desk, &new, &texts)).await?;
             found.open(|row| row.open(&self.keys))
         })
+    }
+
+    fn over_quota(
+        &self,
+        application: Application,
+        pair: Pair,
+        takes: Takes,
+    ) -> Answer<'_, Option<OverQuota>> {
+        Box::pin(self.readers.run(move |conn| takes::over_quota(conn, &application, &pair, &takes)))
     }
 
     fn asked<'a>(

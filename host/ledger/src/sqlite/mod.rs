@@ -12,6 +12,7 @@ mod open;
 mod read;
 mod readers;
 mod row;
+mod takes;
 #[cfg(any(feature = "testing", feature = "failpoints"))]
 mod trouble;
 mod writer;

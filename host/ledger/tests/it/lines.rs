@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use sutler_ledger::contract::{SECRET, Sample};
 use sutler_ledger::lines::Line;
-use sutler_ledger::{Keys, Ledger, LedgerError, Record};
-use sutler_model::Digest;
+use sutler_ledger::{Keys, Ledger, LedgerError, Record, Takes};
+use sutler_model::{Digest, Use};
 use tempfile::TempDir;
 
 use crate::sqlite::{InFile, held, rig};
@@ -22,7 +22,9 @@ async fn filled() -> InFile {
     let rig = rig().await;
     rig.ledger.keep_plugin(Digest::of(b"\0asm"), Bytes::from_static(b"\0asm")).await.unwrap();
     held().nth(1).create(&*rig.ledger).await;
-    Sample::default().nth(2).create(&*rig.ledger).await;
+    let used = Some(Use { milli_cpus: 500, memory_mib: 64 });
+    let takes = Takes { resources: vec![("main".parse().unwrap(), used)], ..Takes::default() };
+    Sample { takes, ..Sample::default() }.nth(2).create(&*rig.ledger).await;
     rig.ledger
         .begin(Sample { request_id: "r-more".into(), ..Sample::default().nth(2) }.new_job())
         .await
@@ -42,7 +44,7 @@ async fn a_line_reads_back_as_it_was() {
     let rig = filled().await;
     let keys = keys(&rig);
     let records = all(&*rig.ledger).await;
-    assert_eq!(records.len(), 4);
+    assert_eq!(records.len(), 5);
     for record in records {
         let line = Line::Record(record.clone()).write(&keys).unwrap();
         assert!(!line.contains(SECRET) && !line.contains('\n'), "{line}");
@@ -83,6 +85,8 @@ async fn a_line_that_was_changed_or_is_of_another_key_or_version_is_refused() {
     assert!(why(job, &other).contains("put that key back"));
     let head = Line::Head { hashes: keys.hashes_name() }.write(&keys).unwrap();
     assert!(matches!(Line::read(&head, &other), Ok(Line::Head { hashes }) if hashes == keys.hashes_name()));
-    let newer = head.replace("\"version\":1", "\"version\":2,\"more\":[]");
-    assert!(why(&newer, &keys).contains("format 2"), "{newer}");
+    let newer = head.replace("\"version\":2", "\"version\":3,\"more\":[]");
+    assert!(why(&newer, &keys).contains("format 3"), "{newer}");
+    // What the version before wrote is still read.
+    assert!(Line::read(&head.replace("\"version\":2", "\"version\":1"), &keys).is_ok());
 }

@@ -70,7 +70,8 @@ impl random::Host for State {
 
 impl config::Host for State {
     async fn settings(&mut self) -> wasmtime::Result<String> {
-        Ok(if self.describing() { "{}".into() } else { self.settings.config.clone() })
+        let application = &self.call.owner.application;
+        Ok(if self.describing() { "{}".into() } else { self.settings.config_for(application).to_owned() })
     }
 
     async fn secret(&mut self, name: String) -> wasmtime::Result<Option<String>> {

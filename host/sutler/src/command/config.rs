@@ -12,7 +12,7 @@ use sutler_model::{Identifier, Pair, PluginName};
 
 use super::{ConfigFile, say};
 use crate::config::Config;
-use crate::telemetry;
+use crate::{instances, telemetry};
 
 pub(super) fn check(file: &ConfigFile) -> anyhow::Result<ExitCode> {
     let config = file.load()?;
@@ -40,7 +40,7 @@ pub(super) async fn mistakes(config: &Config) -> Vec<String> {
     add(config.api.check().err().map(|e| e.to_string()));
     add(config.log.level.as_deref().and_then(|l| telemetry::check_level(l).err()).map(|e| e.to_string()));
     add(config.runtime.check().err().map(|e| e.to_string()));
-    match Access::new(&config.access) {
+    match Access::new(&config.access, &config.instance_access()) {
         Err(e) => add(Some(e.to_string())),
         Ok(access) => {
             add(access.listen_rule(config.server.listen).err().map(|e| e.to_string()));
@@ -92,11 +92,10 @@ fn plugins(config: &Config, add: &mut impl FnMut(Option<String>)) {
 }
 
 fn names(config: &Config, add: &mut impl FnMut(Option<String>)) {
-    for (table, names) in [("tenants", &config.tenants), ("instances", &config.instances)] {
-        for name in names.keys() {
-            add(Identifier::parse(name).err().map(|e| format!("[{table}.{name:?}]: {e}")));
-        }
+    for name in config.tenants.keys() {
+        add(Identifier::parse(name).err().map(|e| format!("[tenants.{name:?}]: {e}")));
     }
+    instances::mistakes(config).into_iter().for_each(|e| add(Some(e)));
 }
 
 async fn capabilities(config: &Config, add: &mut impl FnMut(Option<String>)) {

@@ -61,6 +61,8 @@ pub(crate) struct List {
     #[arg(long, value_name = "KIND/TYPE")]
     pair: Option<Pair>,
     #[arg(long)]
+    instance: Option<String>,
+    #[arg(long)]
     tenant: Option<String>,
     #[arg(long)]
     application: Option<String>,
@@ -164,6 +166,7 @@ impl List {
             caller: None,
             status: self.status,
             pair: self.pair,
+            instance: self.instance,
             tenant: self.tenant,
             application: self.application,
             environment: self.environment,

@@ -134,6 +134,7 @@ struct Counts {
     jobs: u64,
     plugins: u64,
     requests: u64,
+    taken: u64,
 }
 
 impl Counts {
@@ -142,14 +143,17 @@ impl Counts {
             Record::Job { .. } => self.jobs += 1,
             Record::Plugin { .. } => self.plugins += 1,
             Record::Request { .. } => self.requests += 1,
+            Record::Taken(_) => self.taken += 1,
         }
     }
     const fn all(self) -> u64 {
-        self.jobs + self.plugins + self.requests
+        self.jobs + self.plugins + self.requests + self.taken
     }
     fn text(self) -> String {
-        let Self { jobs, plugins, requests } = self;
-        format!("{jobs} jobs with their events, {plugins} plugins, {requests} further request ids")
+        let Self { jobs, plugins, requests, taken } = self;
+        format!(
+            "{jobs} jobs with their events, {plugins} plugins, {requests} further request ids, what {taken} resources take"
+        )
     }
 }
 

@@ -49,7 +49,7 @@ const STEP_GRACE: Duration = Duration::from_secs(2);
 
 async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let metrics = telemetry::metrics()?;
-    let access = Access::new(&config.access)?;
+    let access = Access::new(&config.access, &config.instance_access())?;
     access.listen_rule(config.server.listen)?;
     access.admin_listen_rule(config.server.admin_listen)?;
     // Addresses first: a second host on the same port is told before anything is compiled.

@@ -212,10 +212,16 @@ async fn a_ledger_moves_with_everything_in_it() {
     world.host.stop().await;
 
     let said = sutler(&from, &["ledger", "export", "all.jsonl"]);
-    said.has(&["3 jobs", "1 plugins", "1 further request ids", "ledger.key is needed"]);
+    said.has(&[
+        "3 jobs",
+        "1 plugins",
+        "1 further request ids",
+        "what 3 resources take",
+        "ledger.key is needed",
+    ]);
     assert!(sutler(&from, &["ledger", "export", "all.jsonl"]).refused().contains("is there already"));
     let text = std::fs::read_to_string(from.join("all.jsonl")).unwrap();
-    assert!(!text.contains(SETTING) && text.lines().count() == 2 + 3 + 1 + 1);
+    assert!(!text.contains(SETTING) && text.lines().count() == 2 + 3 + 1 + 1 + 3);
     let piped = sutler(&from, &["ledger", "export", "-"]).ok();
     assert_eq!(piped.lines().count(), text.lines().count());
 

@@ -18,6 +18,7 @@ mod disk;
 mod doctor;
 mod doctor_world;
 mod faults;
+mod instances;
 mod kafka_connect;
 mod ledger_cli;
 mod life;

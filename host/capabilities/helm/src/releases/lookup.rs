@@ -59,13 +59,13 @@ fn check(target: &Target<'_>, q: &Lookup, namespaced: bool) -> Result<(), Error>
         if q.kind == "Namespace" && q.name == target.namespace {
             return Ok(());
         }
-        return Ok(target.grants.check(|g| g.cluster_scoped(&q.kind, name))?);
+        return Ok(grant::cluster_scoped(target.grants, target.owner(), &q.kind, name)?);
     }
     let namespace = if q.namespace.is_empty() { "*" } else { &q.namespace };
     if namespace == target.namespace || (namespace == "*" && name != "*") {
         return Ok(());
     }
-    Ok(target.grants.check(|g| g.other_namespace(&q.kind, name, namespace, target.owner()))?)
+    Ok(grant::other_namespace(target.grants, target.owner(), (&q.kind, name), namespace)?)
 }
 
 /// Whether an object is the release's, or its owner's.

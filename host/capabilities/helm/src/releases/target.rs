@@ -186,12 +186,12 @@ impl Target<'_> {
         let (kind, name) = (object.reference.kind.clone(), object.reference.name.clone());
         if !namespaced {
             object.set_namespace(None);
-            return Ok(self.grants.check(|g| g.cluster_scoped(&kind, &name))?);
+            return Ok(grant::cluster_scoped(self.grants, self.owner(), &kind, &name)?);
         }
         self.grants.check(|g| g.kind(object.reference.group(), &kind, &name))?;
         match object.reference.namespace.clone() {
             Some(ns) if ns != self.namespace => {
-                Ok(self.grants.check(|g| g.other_namespace(&kind, &name, &ns, self.owner()))?)
+                Ok(grant::other_namespace(self.grants, self.owner(), (&kind, &name), &ns)?)
             }
             _ => {
                 object.set_namespace(Some(self.namespace));

@@ -13,6 +13,7 @@ use super::storage::{applying, make_room, pending};
 use super::target::Target;
 use super::uninstall;
 use crate::error::Error;
+use crate::grant;
 use crate::types::{Options, Outcome};
 
 /// What a call finds before it renders anything.
@@ -125,7 +126,7 @@ fn fresh(target: &Target<'_>, asked: &Asked, plan: &Plan) -> Record {
 /// The Namespace of the release, as Helm makes it.
 async fn create_namespace(target: &Target<'_>) -> Result<(), Error> {
     let of = cluster_scoped("v1", "Namespace", target.namespace);
-    let granted = target.grants.check(|g| g.cluster_scoped("Namespace", target.namespace));
+    let granted = grant::cluster_scoped(target.grants, target.owner(), "Namespace", target.namespace);
     match target.get(&of).await {
         Ok(Some(_)) => return Ok(()),
         Ok(None) => granted?,

@@ -50,7 +50,7 @@ pub(super) async fn current(config: &Config, pair: &Pair) -> anyhow::Result<Arc<
         config.catalog.clone(),
         config.plugins.clone(),
         host::pairs(config)?,
-        config.instances.clone(),
+        config.instance_scopes(),
         config.tenants.clone(),
     );
     let snapshot = catalog.reload().await.map_err(anyhow::Error::msg)?;
