@@ -233,10 +233,10 @@ async fn a_ledger_moves_with_everything_in_it() {
     let cut: PathBuf = from.join("cut.jsonl");
     std::fs::write(&cut, &text[..text.len() - 40]).unwrap();
     let refused = sutler(to, &["ledger", "import", cut.to_str().unwrap(), "--key-file", key]).refused();
-    assert!(refused.contains("line 6"), "{refused}");
+    assert!(refused.contains("line 9"), "{refused}");
     std::fs::write(&cut, &text[..text.rfind("{\"end\"").unwrap()]).unwrap();
     let refused = sutler(to, &["ledger", "import", cut.to_str().unwrap(), "--key-file", key]).refused();
-    assert!(refused.contains("was cut after line 6"), "{refused}");
+    assert!(refused.contains("was cut after line 9"), "{refused}");
     assert_eq!(sutler(to, &["job", "list"]).ok().lines().count(), 1, "nothing came of what was refused");
 
     assert!(sutler(to, &["ledger", "import", all, "--key-file", key]).ok().contains("imported 3 jobs"));
