@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use figment::Figment;
 use figment::error::{Actual, Kind};
-use figment::providers::{Env, Format, Toml};
+use figment::providers::{Env, Format, Serialized, Toml};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sutler_access::AccessConfig;
@@ -20,6 +20,7 @@ use sutler_runtime::{EngineConfig, WasiPolicy};
 
 use crate::instances::{self, InstanceConfig};
 use crate::ledger::LedgerConfig;
+use crate::legacy::{self, Notice};
 
 /// Environment variables that override keys: `SUTLER__SERVER__LISTEN` is `server.listen`.
 pub(crate) const ENV_PREFIX: &str = "SUTLER__";
@@ -66,6 +67,9 @@ pub(crate) struct Config {
     pub(crate) cache: CacheConfig,
     /// What is written to stderr.
     pub(crate) log: LogConfig,
+    /// Variables of the predecessor that are set.
+    #[serde(skip)]
+    pub(crate) legacy: Vec<Notice>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -138,7 +142,11 @@ pub(crate) enum LogFormat {
 impl Config {
     /// Reads the file (none is an empty one) and the environment over it.
     pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Self> {
+        let legacy = legacy::read(|name| std::env::var(name).ok())?.unwrap_or_default();
         let mut figment = Figment::new();
+        if !legacy.keys.is_null() {
+            figment = figment.merge(Serialized::defaults(&legacy.keys));
+        }
         if let Some(f) = file {
             anyhow::ensure!(
                 f.is_file(),
@@ -155,6 +163,7 @@ impl Config {
             )
             .extract()
             .map_err(|e| anyhow::anyhow!("{}", explain(e)))?;
+        config.legacy = legacy.notices;
         config.api.instances = instances::base_paths(&config.instances);
         if let Some(folder) = file.and_then(Path::parent) {
             config.plugins.values_mut().for_each(|plugin| plugin.beside(folder));

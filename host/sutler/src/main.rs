@@ -6,6 +6,7 @@ mod host;
 mod instances;
 mod jobs;
 mod ledger;
+mod legacy;
 mod reference;
 mod telemetry;
 

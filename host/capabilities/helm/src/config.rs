@@ -75,6 +75,8 @@ pub struct RegistryConfig {
     pub docker_config: Option<PathBuf>,
     /// PEM file of the authority that signs the registry's certificate: with it no other is trusted.
     pub ca: Option<PathBuf>,
+    /// Environment variable that holds that PEM in base64, in place of the file.
+    pub ca_env: Option<String>,
     /// Speak HTTP without TLS.
     pub plain_http: bool,
     /// Address of the HTTP proxy towards this registry, or `none`. When left out, the variables HTTPS_PROXY, HTTP_PROXY,
@@ -150,6 +152,19 @@ pub(crate) struct Registry {
     pub(crate) signers: Option<Signers>,
 }
 
+/// What a variable holds in base64.
+fn decoded(registry: &str, name: &str) -> Result<Vec<u8>, ConfigError> {
+    use base64::Engine as _;
+    let text =
+        std::env::var(name).map_err(|_| ConfigError::Env { registry: registry.into(), name: name.into() })?;
+    base64::engine::general_purpose::STANDARD.decode(text.split_whitespace().collect::<String>()).map_err(
+        |_| {
+            let why = format!("ca-env: the variable {name} does not hold base64");
+            ConfigError::Registry { registry: registry.into(), why }
+        },
+    )
+}
+
 fn read(registry: &str, what: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
     std::fs::read(path).map_err(|e| ConfigError::File {
         registry: registry.into(),
@@ -203,7 +218,11 @@ impl RegistryConfig {
             (None, Some(login)) => Credentials::Given(login),
             (None, None) => others.cloned().map_or(Credentials::Given(Login::Anonymous), Credentials::Files),
         };
-        let ca = self.ca.as_deref().map(|p| read(registry, "ca", p)).transpose()?;
+        let ca = match (&self.ca, &self.ca_env) {
+            (Some(_), Some(_)) => return Err(bad("set only one of ca and ca-env")),
+            (None, Some(name)) => Some(decoded(registry, name)?),
+            (file, None) => file.as_deref().map(|p| read(registry, "ca", p)).transpose()?,
+        };
         if self.plain_http && ca.is_some() {
             return Err(bad("ca has no meaning with plain-http"));
         }
@@ -295,6 +314,9 @@ mod tests {
                 "SUTLER_NO_SUCH_VARIABLE is not set",
             ),
             (json!({"ca": "/no/such/file"}), "/no/such/file"),
+            (json!({"ca": "/no/such/file", "ca-env": "PATH"}), "only one of ca and ca-env"),
+            (json!({"ca-env": "NO_SUCH_VARIABLE"}), "NO_SUCH_VARIABLE is not set"),
+            (json!({"ca-env": "PATH"}), "the variable PATH does not hold base64"),
             (json!({"pasword": "p"}), "unknown field"),
             (json!({"docker-config": file}), "password is not JSON (line 1, column 1)"),
             (json!({"docker-config": "/no/such/file"}), "/no/such/file cannot be read"),

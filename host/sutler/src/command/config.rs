@@ -16,6 +16,7 @@ use crate::{instances, telemetry};
 
 pub(super) fn check(file: &ConfigFile) -> anyhow::Result<ExitCode> {
     let config = file.load()?;
+    config.legacy.iter().for_each(|notice| say(notice.to_string()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let wrong = runtime.block_on(mistakes(&config));
     let from = file.path().map_or_else(|| "the defaults".to_owned(), |p| p.display().to_string());

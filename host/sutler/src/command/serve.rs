@@ -36,6 +36,9 @@ impl Serve {
             config.register = Some(RegisterConfig { control_plane, public_url, token, name });
         }
         telemetry::logs(&config.log, false)?;
+        for notice in &config.legacy {
+            tracing::warn!(event = "legacy-variable", variable = notice.variable, "{notice}");
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let code = runtime.block_on(serve(config));
         // A compilation that is under way cannot be interrupted, and nobody needs its result any more.

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 
 use crate::life::{KSML, chart, request, settings};
 
-struct Real {
+pub(crate) struct Real {
     world: RealWorld,
-    host: SutlerProcess,
+    pub(crate) host: SutlerProcess,
     _folder: TempDir,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn runner(folder: &Path) -> PathBuf {
 }
 
 /// Pushes chart and image, starts a host for this tenant's namespace.
-async fn start(world: RealWorld, tls: bool) -> Real {
+pub(crate) async fn start(world: RealWorld, tls: bool) -> Real {
     let folder = tempfile::tempdir().unwrap();
     let plain = Target { url: format!("http://{}", world.registry), login: None, ca: None };
     let program = runner(folder.path());
@@ -97,12 +97,12 @@ impl Real {
         let text = format!("{}{}", String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
         (o.status.success(), text)
     }
-    fn kubectl(&self, args: &[&str]) -> String {
+    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
         let (ok, text) = self.tool(&self.world.kubectl, args);
         assert!(ok, "kubectl {args:?}: {text}");
         text
     }
-    fn helm(&self, args: &[&str]) -> String {
+    pub(crate) fn helm(&self, args: &[&str]) -> String {
         let (ok, text) = self.tool(&self.world.helm, args);
         assert!(ok, "helm {args:?}: {text}");
         text
