@@ -1,6 +1,7 @@
 //! The leases that this host holds: how long each is good for, and the one heartbeat that renews them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +59,9 @@ pub(crate) struct Holding {
     pub(crate) since: Instant,
     /// `None` once it is lost.
     until: watch::Sender<Option<Instant>>,
+    /// The call has ended, and the write that gives the lease back is under way: that another host has it next is
+    /// as it should be.
+    giving_back: AtomicBool,
 }
 
 impl Holding {
@@ -86,6 +90,11 @@ impl Holding {
             metrics::counter!("sutler_leases_lost_total").increment(1);
             tracing::warn!(event = "lease-lost", job = %self.id, token = self.token, why, "the job is left to others");
         }
+    }
+
+    /// Before the write that may give it back, and again where it did not.
+    pub(crate) fn give_back(&self, under_way: bool) {
+        self.giving_back.store(under_way, Ordering::Release);
     }
 
     pub(crate) fn is_good(&self) -> bool {
@@ -134,6 +143,7 @@ impl Leases {
             lane: Lane::of(job),
             since: Instant::now(),
             until: watch::Sender::new(Some(until)),
+            giving_back: AtomicBool::new(false),
         });
         if let Some(before) = self.lock().insert(job.id.clone(), holding.clone()) {
             before.lose("this host took the job again");
@@ -214,7 +224,12 @@ impl Leases {
         match ledger.renew(holder.clone(), held).await {
             Ok(lost) => {
                 for h in holdings {
-                    if lost.contains(&h.id) { h.lose("another host has it") } else { h.extend(from) }
+                    match lost.contains(&h.id) {
+                        false => h.extend(from),
+                        // Whether it was given back before is for the write to tell.
+                        true if h.giving_back.load(Ordering::Acquire) => {}
+                        true => h.lose("another host has it"),
+                    }
                 }
                 true
             }

@@ -141,6 +141,7 @@ impl Run {
             };
             let from = Instant::now();
             let write = row_write(&self.job, self.holding.length, &change);
+            self.holding.give_back(change.then != Then::Call);
             match write::write(&*self.host.ledger, &self.holding, &write).await {
                 Written::Done(job) => {
                     let then = change.then;

@@ -1,4 +1,4 @@
-//! Fifty applications of five tenants at once on a real cluster.
+//! Many applications at once, and the other restart policy and size, on a real cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -103,4 +103,37 @@ async fn real_fifty_applications_of_five_tenants_at_once() {
         r.kubectl(&["delete", "namespace", &format!("ksml-{tenant}"), "--wait=false"]);
     }
     r.kubectl(&["delete", "-f", file.path().to_str().unwrap()]);
+}
+
+/// A Job of the next size, with limits as real as its pod: an update deletes it and makes it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn real_job_of_size_s() {
+    let Some(world) = real() else { return };
+    let r = start(world, false).await;
+    let (tenant, namespace) = ("real-job", "ksml-real-job");
+    let of = || request().application("tenant", tenant);
+    let mut before = small();
+    (before["size"], before["restartPolicy"]) = (json!("S"), json!("never"));
+    let applied = all(&r, &[renewed(&of().create(before.clone()).body())]).await;
+    assert_eq!(applied[0]["resources"][0]["outputs"]["namespace"], namespace);
+    let job = || -> Value {
+        let got = r.kubectl(&["get", "jobs", "-n", namespace, "-o", "json"]);
+        let got: Value = serde_json::from_str(&got).unwrap();
+        assert_eq!(got["items"].as_array().map(Vec::len), Some(1), "{got}");
+        got["items"][0].clone()
+    };
+    let first = job();
+    let limits = &first["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(limits, &json!({"cpu": "1", "memory": "4Gi"}));
+    let pods = r.kubectl(&["get", "pods", "-n", namespace, "-o", "jsonpath={.items[*].status.phase}"]);
+    assert!(pods == "Running" || pods == "Succeeded", "{pods}");
+    assert_eq!(r.kubectl(&["get", "statefulsets", "-n", namespace, "-o", "name"]), "");
+
+    let mut after = before.clone();
+    after["logging"] = json!({"level": "DEBUG"});
+    all(&r, &[renewed(&of().update(after.clone(), before).body())]).await;
+    assert_ne!(job()["metadata"]["uid"], first["metadata"]["uid"], "it is another Job");
+    all(&r, &[renewed(&of().delete(after).body())]).await;
+    assert_eq!(r.kubectl(&["get", "jobs", "-n", namespace, "-o", "name"]), "");
+    r.kubectl(&["delete", "namespace", namespace, "--wait=false"]);
 }

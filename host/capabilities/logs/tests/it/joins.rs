@@ -71,7 +71,8 @@ fn text(n: usize) -> std::sync::Arc<str> {
 struct Follower {
     stream: BoxStream<'static, LogLine>,
     ask: String,
-    /// Any of these may be its first line: those written while it joined are both past and future.
+    /// Any of these may be its first line. A tail without a line has nothing to hold on to: it begins where its request
+    /// found the log, or, where the container began anew before a line came, with that run.
     first: std::ops::RangeInclusive<usize>,
     got: Vec<usize>,
     gaps: usize,
@@ -160,9 +161,11 @@ impl World {
                 self.run + times.iter().position(|t| *t >= second * 1_000_000_000).unwrap_or(times.len())
             }
         };
+        let no_line = options.tail_lines == Some(0);
         let ask = format!("{ask:?} at {}", self.written);
         let stream = logs.stream(&call(), &open_grants(), vec![source("acme")], options).await.unwrap();
-        let mut follower = Follower { stream, ask, first: first..=first, got: Vec::new(), gaps: 0 };
+        let last = if no_line { usize::MAX } else { first };
+        let mut follower = Follower { stream, ask, first: first..=last, got: Vec::new(), gaps: 0 };
         if first < self.written {
             assert!(follower.read(Duration::from_secs(20)).await, "{}", follower.ask);
         } else {
@@ -219,7 +222,8 @@ async fn play(steps: &[Step]) -> Result<(), String> {
     let end = world.written - 1;
     for f in &mut world.followers {
         while f.got.last() != Some(&end) && f.read(Duration::from_secs(20)).await {}
-        let want: Vec<usize> = (*f.first.start()..=end).collect();
+        let begin = f.got.first().copied().filter(|n| f.first.contains(n)).unwrap_or(*f.first.start());
+        let want: Vec<usize> = (begin..=end).collect();
         if f.got != want || f.gaps > 0 {
             return Err(format!(
                 "{} should begin with {}; begins {:?}, breaks {:?}, ends {:?} of {end}, {} gaps",
