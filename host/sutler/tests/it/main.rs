@@ -33,6 +33,7 @@ mod real_docker;
 mod real_helm;
 mod real_hosts;
 mod real_in_pod;
+mod real_killed;
 mod real_ledger_cli;
 mod real_life;
 mod real_logs;

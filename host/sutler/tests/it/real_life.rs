@@ -16,6 +16,7 @@ use crate::life::{KSML, chart, request, settings};
 pub(crate) struct Real {
     world: RealWorld,
     pub(crate) host: SutlerProcess,
+    config: String,
     _folder: TempDir,
 }
 
@@ -30,6 +31,11 @@ pub(crate) fn runner(folder: &Path) -> PathBuf {
 
 /// Pushes chart and image, starts a host for this tenant's namespace.
 pub(crate) async fn start(world: RealWorld, tls: bool) -> Real {
+    start_with(world, tls, "").await
+}
+
+/// The same with these tables besides.
+pub(crate) async fn start_with(world: RealWorld, tls: bool, more: &str) -> Real {
     let folder = tempfile::tempdir().unwrap();
     let plain = Target { url: format!("http://{}", world.registry), login: None, ca: None };
     let program = runner(folder.path());
@@ -60,12 +66,12 @@ pub(crate) async fn start(world: RealWorld, tls: bool) -> Real {
     let image = format!("[plugins.ksml.config]\nimage = \"{}/images/ksml-runner:test\"\n", world.registry);
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin-listen = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n[catalog]\ndir = {plugins:?}\n\
-         [kubernetes.clusters.default]\nkubeconfig = {:?}\n[registries.{registry:?}]\n{table}\n{}\n{GRANTS}",
+         [kubernetes.clusters.default]\nkubeconfig = {:?}\n[registries.{registry:?}]\n{table}\n{}\n{GRANTS}\n{more}",
         world.kubeconfig,
         KSML.replace("[plugins.ksml.config]\n", &image).replace("REGISTRY", &registry),
     );
     let host = SutlerProcess::start(&config, &[]).await;
-    Real { world, host, _folder: folder }
+    Real { world, host, config, _folder: folder }
 }
 
 const GRANTS: &str = r#"
@@ -75,6 +81,12 @@ kinds = ["Namespace"]
 "#;
 
 impl Real {
+    /// The host is killed, and another one on the same configuration takes its place.
+    pub(crate) async fn succeed(&mut self) {
+        self.host.kill().await;
+        self.host = SutlerProcess::start(&self.config, &[]).await;
+    }
+
     async fn ok(&self, path: &str, body: &Value) -> Value {
         let api = Caller::new(&self.host.url);
         let answered = match path {
