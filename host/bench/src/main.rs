@@ -1,6 +1,7 @@
 //! Figures as ratios, side by side in one run: `cargo xtask bench`. Prints a table; writes nothing.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
+mod application;
 mod durable;
 mod floor;
 mod helm;
@@ -33,12 +34,13 @@ pub(crate) struct Row {
 }
 
 /// What can be measured by itself: `cargo xtask bench inside plan`.
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 12] = [
     "inside",
     "plan",
     "start",
     "render",
     "upgrade",
+    "application",
     "logs",
     "pull",
     "durable",
@@ -82,6 +84,14 @@ async fn main() -> Result<()> {
         match upgrade::run().await? {
             Some(more) => rows.extend(more),
             None => println!("no cluster (SUTLER_REAL, `cargo xtask cluster up`): upgrades are not compared"),
+        }
+    }
+    if wants("application") {
+        match application::run().await? {
+            Some(row) => rows.push(row),
+            None => {
+                println!("no cluster (SUTLER_REAL, `cargo xtask cluster up`): applications are not compared")
+            }
         }
     }
     if wants("logs") {

@@ -183,5 +183,7 @@ pub fn bench(project: &Project, args: &[String]) -> Result<()> {
     let mut bench = Command::new(built.join("sutler-bench"));
     bench.args(args).current_dir(&project.root);
     bench.env("SUTLER_HELM_ENGINE", engine).env("CARGO_TARGET_DIR", &project.target);
+    // It builds the image's program.
+    bench.env("PATH", tools::go(project)?.path());
     call(bench.env("SUTLER_BIN", built.join("sutler")))
 }
