@@ -52,17 +52,19 @@ struct Bench {
     world: RealWorld,
     host: SutlerProcess,
     chart: String,
+    version: String,
     folder: tempfile::TempDir,
 }
 
-fn config(world: &RealWorld, plugins: &Path) -> String {
+fn config(world: &RealWorld, plugins: &Path, version: &str) -> String {
     let registry = &world.registry;
     format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n[catalog]\ndir = {plugins:?}\n\
          [operations]\nanswer-within-milliseconds = 60000\n\
          [kubernetes.clusters.default]\nkubeconfig = {:?}\n\
          [registries.{registry:?}]\nplain-http = true\n\
-         [plugins.ksml.config]\nchart = \"oci://{registry}/charts/ksml\"\nnamespace = {OURS:?}\n\
+         [plugins.ksml.config]\nchart = \"oci://{registry}/charts/ksml\"\nversion = {version:?}\n\
+         namespace = {OURS:?}\n\
          image = \"{registry}/images/ksml-runner:test\"\n\
          [plugins.ksml.grants.helm]\ncharts = [\"oci://{registry}/charts/*\"]\nnamespaces = [{OURS:?}]\n\
          [[plugins.ksml.grants.kubernetes]]\nverbs = [\"get\", \"apply\", \"delete\"]\nkinds = [\"Secret\"]\n\
@@ -95,10 +97,14 @@ impl Bench {
         ensure!(Command::new(build).arg(&program).status()?.success(), "the image's program was not built");
         let registry = Target { url: format!("http://{}", world.registry), login: None, ca: None };
         registry.push_image(&program, "images/ksml-runner", "test").await?;
-        registry.push_chart(&root.join("examples/charts/ksml"), "charts/ksml").await?;
-        let host = SutlerProcess::start(&config(&world, &plugins), &[]).await;
+        let source = root.join("examples/charts/ksml");
+        registry.push_chart(&source, "charts/ksml").await?;
+        let text = std::fs::read_to_string(source.join("Chart.yaml"))?;
+        let version =
+            text.lines().find_map(|l| l.strip_prefix("version: ")).context("a chart without version")?;
+        let host = SutlerProcess::start(&config(&world, &plugins, version), &[]).await;
         let chart = format!("oci://{}/charts/ksml", world.registry);
-        let bench = Self { world, host, chart, folder };
+        let bench = Self { world, host, chart, version: version.to_owned(), folder };
         for namespace in [OURS, THEIRS] {
             bench.kubectl(&["delete", "namespace", namespace, "--ignore-not-found"])?;
             bench.kubectl(&["create", "namespace", namespace])?;
@@ -136,7 +142,8 @@ impl Bench {
         std::fs::write(&values, self.ask_helm(&["get", "values", release, "-n", OURS, "-o", "json"])?)?;
         let mut command = Command::new(&self.world.helm);
         command
-            .args(["upgrade", "--install", release, &self.chart, "--plain-http", "-n", THEIRS, "-f"])
+            .args(["upgrade", "--install", release, &self.chart, "--version", &self.version, "--plain-http"])
+            .args(["-n", THEIRS, "-f"])
             .arg(values)
             .env("KUBECONFIG", &self.world.kubeconfig)
             .env("HELM_CACHE_HOME", self.folder.path().join("helm-cache"))
