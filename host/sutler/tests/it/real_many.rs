@@ -1,7 +1,7 @@
 //! Many applications at once, and the other restart policy and size, on a real cluster.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -125,8 +125,16 @@ async fn real_job_of_size_s() {
     let first = job();
     let limits = &first["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"];
     assert_eq!(limits, &json!({"cpu": "1", "memory": "4Gi"}));
-    let pods = r.kubectl(&["get", "pods", "-n", namespace, "-o", "jsonpath={.items[*].status.phase}"]);
-    assert!(pods == "Running" || pods == "Succeeded", "{pods}");
+    // A Job is ready as soon as it is there; that its pod runs comes a moment later.
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let pods = r.kubectl(&["get", "pods", "-n", namespace, "-o", "jsonpath={.items[*].status.phase}"]);
+        if pods == "Running" || pods == "Succeeded" {
+            break;
+        }
+        assert!(Instant::now() < until, "{pods}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
     assert_eq!(r.kubectl(&["get", "statefulsets", "-n", namespace, "-o", "name"]), "");
 
     let mut after = before.clone();
