@@ -142,11 +142,7 @@ pub(crate) enum LogFormat {
 impl Config {
     /// Reads the file (none is an empty one) and the environment over it.
     pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Self> {
-        let legacy = legacy::read(|name| std::env::var(name).ok())?.unwrap_or_default();
         let mut figment = Figment::new();
-        if !legacy.keys.is_null() {
-            figment = figment.merge(Serialized::defaults(&legacy.keys));
-        }
         if let Some(f) = file {
             anyhow::ensure!(
                 f.is_file(),
@@ -155,14 +151,17 @@ impl Config {
             );
             figment = figment.merge(Toml::file_exact(f));
         }
-        let mut config: Self = figment
-            .merge(
-                Env::prefixed(ENV_PREFIX)
-                    .split("__")
-                    .map(|k| k.as_str().to_lowercase().replace('_', "-").into()),
-            )
-            .extract()
-            .map_err(|e| anyhow::anyhow!("{}", explain(e)))?;
+        figment = figment.merge(
+            Env::prefixed(ENV_PREFIX).split("__").map(|k| k.as_str().to_lowercase().replace('_', "-").into()),
+        );
+        let wrong = |e| anyhow::anyhow!("{}", explain(e));
+        let said = figment.extract().map_err(wrong)?;
+        let legacy = legacy::read(|name| std::env::var(name).ok(), &said)?.unwrap_or_default();
+        if !legacy.keys.is_null() {
+            // Under what is there already.
+            figment = figment.join(Serialized::defaults(&legacy.keys));
+        }
+        let mut config: Self = figment.extract().map_err(wrong)?;
         config.legacy = legacy.notices;
         config.api.instances = instances::base_paths(&config.instances);
         if let Some(folder) = file.and_then(Path::parent) {

@@ -32,11 +32,11 @@ impl std::fmt::Display for Notice {
     }
 }
 
-/// `get` reads a variable; `None`: they are not meant.
+/// `get` reads a variable, `said` is what sutler.toml and `SUTLER__…` say; `None`: they are not meant.
 ///
 /// # Errors
 /// In words, where a variable has no equal here or cannot be used.
-pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<Legacy>> {
+pub(crate) fn read(get: impl Fn(&str) -> Option<String>, said: &Value) -> anyhow::Result<Option<Legacy>> {
     let set = |name: &str| get(name).map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
     let (Some(url), Some(name)) = (set("REGISTRY_URL"), set("CHART_NAME")) else { return Ok(None) };
     let mut out = Legacy::default();
@@ -64,26 +64,8 @@ pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> anyhow::Result<Optio
         plugin.insert("config-files".into(), json!({"values-file": file}));
         note("CUSTOM_VALUES_FILE", "plugins.ksml.config-files.values-file");
     }
-    let mut registry = Map::new();
-    if on(set("REGISTRY_AUTH_ENABLED")) {
-        let Some(user) = set("REGISTRY_USERNAME") else {
-            bail!(
-                "REGISTRY_AUTH_ENABLED is set, but not REGISTRY_USERNAME; set it, or username in [registries.{host:?}]"
-            )
-        };
-        ensure!(
-            set("REGISTRY_PASSWORD").is_some(),
-            "REGISTRY_AUTH_ENABLED is set, but not REGISTRY_PASSWORD; set it, or password-file in [registries.{host:?}]"
-        );
-        registry.insert("username".into(), json!(user));
-        registry.insert("password-env".into(), json!("REGISTRY_PASSWORD"));
-        note("REGISTRY_USERNAME", &format!("registries.{host:?}.username"));
-        note("REGISTRY_PASSWORD", &format!("registries.{host:?}.password-file"));
-    }
-    if set("CLIENT_CA_FILE").is_some() {
-        registry.insert("ca-env".into(), json!("CLIENT_CA_FILE"));
-        note("CLIENT_CA_FILE", &format!("registries.{host:?}.ca"));
-    }
+    let said = said.get("registries").and_then(|all| all.get(&host)).unwrap_or(&Value::Null);
+    let registry = registry(&set, &host, said, &mut note)?;
     ensure!(
         !on(set("INSECURE_SKIP_TLS_VERIFY")),
         "INSECURE_SKIP_TLS_VERIFY is set: a registry whose certificate nobody checks may send any chart; name the \
@@ -103,6 +85,48 @@ pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> anyhow::Result<Optio
         keys.insert("registries".into(), json!({host: registry}));
     }
     Ok(Some(out))
+}
+
+/// What the variables say of the registry where `said`, its table, says nothing: of keys that say the same in two ways only
+/// one may be set.
+fn registry(
+    set: &impl Fn(&str) -> Option<String>,
+    host: &str,
+    said: &Value,
+    note: &mut impl FnMut(&'static str, &str),
+) -> anyhow::Result<Map<String, Value>> {
+    let open = |keys: &[&str]| keys.iter().all(|key| said.get(key).is_none());
+    let mut out = Map::new();
+    if on(set("REGISTRY_AUTH_ENABLED")) {
+        let by_password = open(&["token", "token-file", "token-env", "docker-config"]);
+        if by_password && open(&["username"]) {
+            let Some(user) = set("REGISTRY_USERNAME") else {
+                bail!(
+                    "REGISTRY_AUTH_ENABLED is set, but not REGISTRY_USERNAME; set it, or username in [registries.{host:?}]"
+                )
+            };
+            out.insert("username".into(), json!(user));
+        }
+        if by_password && open(&["password", "password-file", "password-env"]) {
+            ensure!(
+                set("REGISTRY_PASSWORD").is_some(),
+                "REGISTRY_AUTH_ENABLED is set, but not REGISTRY_PASSWORD; set it, or password-file in [registries.{host:?}]"
+            );
+            out.insert("password-env".into(), json!("REGISTRY_PASSWORD"));
+        }
+        for (variable, key) in [("REGISTRY_USERNAME", "username"), ("REGISTRY_PASSWORD", "password-file")] {
+            if set(variable).is_some() {
+                note(variable, &format!("registries.{host:?}.{key}"));
+            }
+        }
+    }
+    if set("CLIENT_CA_FILE").is_some() {
+        if open(&["ca"]) {
+            out.insert("ca-env".into(), json!("CLIENT_CA_FILE"));
+        }
+        note("CLIENT_CA_FILE", &format!("registries.{host:?}.ca"));
+    }
+    Ok(out)
 }
 
 /// The chart's address, and the registry's host.
@@ -144,9 +168,13 @@ mod tests {
 
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Result<Option<Legacy>, String> {
+    fn beside(said: &Value, pairs: &[(&str, &str)]) -> Result<Option<Legacy>, String> {
         let all: HashMap<&str, &str> = pairs.iter().copied().collect();
-        read(|name| all.get(name).map(|v| (*v).to_owned())).map_err(|e| e.to_string())
+        read(|name| all.get(name).map(|v| (*v).to_owned()), said).map_err(|e| e.to_string())
+    }
+
+    fn of(pairs: &[(&str, &str)]) -> Result<Option<Legacy>, String> {
+        beside(&json!({}), pairs)
     }
 
     const BASE: [(&str, &str); 3] =
@@ -201,6 +229,38 @@ mod tests {
         assert!(!told.contains("hunter2") && !told.contains("LS0tLS1C"), "{told}");
         // Without the switch nobody signs in.
         assert_eq!(of(&BASE).unwrap().unwrap().keys.get("registries"), None);
+    }
+
+    #[test]
+    fn what_the_file_says_in_another_way_stays_its_own() {
+        let variables = [
+            ("REGISTRY_AUTH_ENABLED", "true"),
+            ("REGISTRY_USERNAME", "robot"),
+            ("REGISTRY_PASSWORD", "hunter2"),
+            ("CLIENT_CA_FILE", "LS0tLS1C"),
+        ];
+        let (user, password, ca) =
+            (json!("robot"), json!("REGISTRY_PASSWORD"), json!({"ca-env": "CLIENT_CA_FILE"}));
+        let login = json!({"username": user, "password-env": password});
+        let both = json!({"username": user, "password-env": password, "ca-env": "CLIENT_CA_FILE"});
+        for (said, filled) in [
+            (json!({"ca": "ca.pem"}), &login),
+            (json!({"password-file": "pw"}), &json!({"username": user, "ca-env": "CLIENT_CA_FILE"})),
+            (json!({"password": "x", "username": "me"}), &ca),
+            (json!({"username": "me"}), &json!({"password-env": password, "ca-env": "CLIENT_CA_FILE"})),
+            (json!({"token-file": "t"}), &ca),
+            (json!({"docker-config": "c.json"}), &ca),
+            (json!({"cosign-key": "k"}), &both),
+        ] {
+            let file = json!({"registries": {"r.example:5000": said, "other.example": {"ca": "x"}}});
+            let got = beside(&file, &[&BASE[..], &variables[..]].concat()).unwrap().unwrap();
+            assert_eq!(&got.keys["registries"]["r.example:5000"], filled, "{said}");
+            // Each is told of as long as it is set.
+            assert_eq!(got.notices.len(), 6, "{said}");
+        }
+        // As the errors advise.
+        let file = json!({"registries": {"r.example:5000": {"username": "me", "password-file": "pw"}}});
+        assert!(beside(&file, &[&BASE[..], &variables[..1]].concat()).is_ok());
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! The example of a runtime provisioner, and the environment variables of the component that it follows.
 
+use std::process::{Command, Output};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use sutler_access::hash_token;
-use sutler_testkit::SutlerProcess;
 use sutler_testkit::http::{Caller, SampleRequest};
 use sutler_testkit::registry::{Auth, RegistryOptions};
+use sutler_testkit::{SutlerProcess, sutler_binary};
 
 use crate::life::{chart, settings};
 use crate::support::Wanted;
@@ -100,4 +104,52 @@ async fn the_predecessors_variables_are_enough() {
     let ended = SutlerProcess::try_start(&site.config, &insecure).await.map(drop).unwrap_err().to_string();
     assert!(ended.contains("INSECURE_SKIP_TLS_VERIFY") && ended.contains("ca in [registries."), "{ended}");
     assert!(!ended.contains("hunter2"), "{ended}");
+}
+
+fn check(config: &str, variables: &[(&str, &str)]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sutler.toml");
+    std::fs::write(&file, config).unwrap();
+    let mut sutler = Command::new(sutler_binary());
+    sutler.args(["config", "check", "--config"]).arg(file).envs(variables.iter().copied()).output().unwrap()
+}
+
+/// In base64, until the file names one: then a host that still has the variable starts as well, and the file counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_registrys_authority_comes_from_its_variable_or_the_file() {
+    let options = RegistryOptions { tls: true, ..RegistryOptions::default() };
+    let site = Wanted::new().plugin("ksml").registry(options, "").site().await;
+    site.registry.push_chart(&chart(), "charts/ksml").unwrap();
+    let url = format!("oci://{}/charts", site.registry.host());
+    let ca = STANDARD.encode(site.registry.ca_pem().unwrap());
+    let other = STANDARD.encode("no authority at all");
+    let variables = |ca| {
+        let base = [("REGISTRY_URL", url.as_str()), ("CHART_NAME", "ksml"), ("CHART_VERSION", "0.1.0")];
+        let more =
+            [("NAMESPACE", "default"), ("DISTRIBUTED_TRACING_ENABLED", "true"), ("CLIENT_CA_FILE", ca)];
+        [base, more].concat()
+    };
+    let table = format!("[registries.\"{}\"]\n", site.registry.host());
+    let file = site.folder.path().join("ca.pem");
+    let named = site.config.replace(&table, &format!("{table}ca = {file:?}\n"));
+    assert_ne!(named, site.config);
+    let body = SampleRequest::new("deployment/ksml").create(settings()).body();
+    for (config, ca, trusted) in
+        [(&site.config, ca.as_str(), true), (&named, other.as_str(), true), (&site.config, "", false)]
+    {
+        let variables = variables(ca);
+        let host = SutlerProcess::start(config, &variables).await;
+        let planned = Caller::new(&host.url).post("/plan", &body).await;
+        assert_eq!(planned.json["changes"][0]["action"] == "create", trusted, "{}", planned.text);
+        assert_eq!(planned.text.contains("UnknownIssuer"), !trusted, "{}", planned.text);
+        let checked = check(config, &variables);
+        assert!(checked.status.success(), "{checked:?}");
+        let log = host.log_lines().join("\n");
+        let said = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
+        for (name, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
+            assert!(log.contains(&format!("\"variable\":\"{name}\"")), "{name}: {log}");
+            assert!(said.contains(&format!("the environment variable {name} is")), "{name}: {said}");
+            assert!(*name != "CLIENT_CA_FILE" || !(said.contains(value) || log.contains(value)), "{said}");
+        }
+    }
 }
