@@ -54,7 +54,7 @@ impl Inner {
         pair: &PairEntry,
         proposal: &Proposal,
     ) -> Result<(), CallError> {
-        if of(&self.quotas, &request.application) == Quotas::default() {
+        if of(&self.quotas, &request.application).is_free() {
             return Ok(());
         }
         let takes = self.takes(request, pair, proposal);

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use sutler_model::{Application, Identifier, Measure, OverQuota, Pair, Quota, QuotaOf, Quotas, Use};
+use sutler_model::{
+    Application, Identifier, InvalidName, Measure, OverQuota, Pair, Quota, QuotaOf, Quotas, Use,
+};
 
-use crate::{JobId, Status};
+use crate::{InvalidJobId, JobId, Status};
 
 /// What a job makes of what its application takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,6 +29,34 @@ pub struct Taken {
 }
 
 impl Taken {
+    /// As ledgers on a database keep it: instance, tenant, environment, application, pair and resource, where an empty
+    /// instance or tenant is none.
+    ///
+    /// # Errors
+    /// In words, for a name that is none.
+    pub(crate) fn read(
+        [instance, tenant, environment, application, pair, resource]: [&str; 6],
+        job: Option<&str>,
+        before: Option<Use>,
+        after: Option<Use>,
+    ) -> Result<Self, String> {
+        let must = |text: &str| Identifier::parse(text).map_err(|e| e.to_string());
+        let may = |text: &str| (!text.is_empty()).then(|| must(text)).transpose();
+        Ok(Self {
+            application: Application {
+                instance: may(instance)?,
+                tenant: may(tenant)?,
+                environment: must(environment)?,
+                id: must(application)?,
+            },
+            pair: pair.parse().map_err(|e: InvalidName| e.to_string())?,
+            resource: must(resource)?,
+            job: job.map(|id| id.parse().map_err(|e: InvalidJobId| e.to_string())).transpose()?,
+            before,
+            after,
+        })
+    }
+
     /// What counts where the job stands there. What a job that has failed made may still run: the larger side counts
     /// until another job, or its clean-up, has ended.
     pub fn counts(&self, status: Option<Status>) -> Option<Use> {
@@ -49,6 +79,17 @@ fn larger(a: Option<Use>, b: Option<Use>) -> Option<Use> {
 pub(crate) fn kept(n: u64) -> i64 {
     const MOST: u64 = 1_000_000_000_000;
     i64::try_from(n.min(MOST)).unwrap_or(i64::MAX)
+}
+
+/// What [`kept`] kept of both measures; `None`: the resource is not there.
+pub(crate) fn used(milli_cpus: Option<i64>, memory_mib: Option<i64>) -> Option<Use> {
+    let both = milli_cpus.zip(memory_mib);
+    both.map(|(cpu, memory)| Use { milli_cpus: cpu.unsigned_abs(), memory_mib: memory.unsigned_abs() })
+}
+
+/// A name as a column has it: empty where there is none.
+pub(crate) fn text(name: Option<&Identifier>) -> &str {
+    name.map_or("", Identifier::as_str)
 }
 
 /// What several resources take together.

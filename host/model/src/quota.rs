@@ -77,6 +77,13 @@ pub struct Quotas {
     pub tenant: Quota,
 }
 
+impl Quotas {
+    /// Whether nothing is limited.
+    pub fn is_free(&self) -> bool {
+        self.instance.is_free() && self.tenant.is_free()
+    }
+}
+
 /// Whose quota it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaOf {

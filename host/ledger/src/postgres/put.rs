@@ -4,7 +4,7 @@ use sutler_model::Identifier;
 
 use super::broken::{Broken, unreadable};
 use super::connections::Param;
-use crate::seal::Keys;
+use crate::seal::{Keys, Sealed};
 use crate::{Happened, Job, LedgerError, rules};
 
 /// The first columns of a new row.
@@ -50,9 +50,7 @@ pub(super) struct Given<'a> {
     scope: String,
     tenancy: String,
     queue: i16,
-    request: Vec<u8>,
-    state: Vec<u8>,
-    answer: Option<Vec<u8>>,
+    texts: Sealed,
 }
 
 impl<'a> Given<'a> {
@@ -62,7 +60,6 @@ impl<'a> Given<'a> {
         body: &'a [u8; 32],
         keys: &Keys,
     ) -> Result<Self, LedgerError> {
-        let seal = |column, text| keys.seal(column, &job.id, text);
         let text = |i: &'a Option<Identifier>| i.as_ref().map(|i| i.as_str());
         Ok(Self {
             id: job.id.as_str(),
@@ -86,9 +83,7 @@ impl<'a> Given<'a> {
             scope: rules::scope(&job.application, &job.pair),
             tenancy: rules::tenancy(&job.application),
             queue: rules::queue(job).0,
-            request: seal("request", &job.request)?,
-            state: seal("state", &job.state)?,
-            answer: job.answer.as_ref().map(|a| seal("answer", a)).transpose()?,
+            texts: Sealed::of(job, keys)?,
             job,
         })
     }
@@ -129,9 +124,9 @@ impl<'a> Given<'a> {
             &self.scope,
             &self.tenancy,
             &self.queue,
-            &self.request,
-            &self.state,
-            &self.answer,
+            &self.texts.request,
+            &self.texts.state,
+            &self.texts.answer,
         ];
         own.into_iter().chain(further.iter().copied()).collect()
     }

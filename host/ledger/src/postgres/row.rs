@@ -10,7 +10,7 @@ use tokio_postgres::types::FromSql;
 
 use super::broken::{Broken, unreadable};
 use super::connections::Connections;
-use crate::seal::Keys;
+use crate::seal::{Keys, Sealed};
 use crate::{Event, Job, JobId, Lease, LedgerError, Millis, Standing};
 
 /// A row with its texts still sealed.
@@ -22,30 +22,17 @@ pub(super) struct Closed {
     pub(super) route: String,
     pub(super) body: [u8; 32],
     pub(super) last_event: u64,
-    request: Vec<u8>,
-    state: Vec<u8>,
-    answer: Option<Vec<u8>>,
+    texts: Sealed,
 }
 
 impl Closed {
-    pub(super) fn open(mut self, keys: &Keys) -> Result<Job, LedgerError> {
-        self.job.request = keys.open_text("request", &self.job.id, &self.request)?;
-        self.job.state = keys.open_text("state", &self.job.id, &self.state)?;
-        self.answered(keys)
+    pub(super) fn open(self, keys: &Keys) -> Result<Job, LedgerError> {
+        self.texts.open(self.job, keys)
     }
 
     /// Without the request, and without the state of one that has ended.
-    pub(super) fn brief(mut self, keys: &Keys) -> Result<Job, LedgerError> {
-        if !self.job.standing.status.is_final() {
-            self.job.state = keys.open_text("state", &self.job.id, &self.state)?;
-        }
-        self.answered(keys)
-    }
-
-    fn answered(self, keys: &Keys) -> Result<Job, LedgerError> {
-        let mut job = self.job;
-        job.answer = self.answer.map(|a| keys.open_text("answer", &job.id, &a)).transpose()?;
-        Ok(job)
+    pub(super) fn brief(self, keys: &Keys) -> Result<Job, LedgerError> {
+        self.texts.brief(self.job, keys)
     }
 }
 
@@ -155,8 +142,8 @@ pub(super) fn closed(row: &Row) -> Result<Closed, Broken> {
         state: empty,
         answer: no,
     };
-    let (request, state, answer) = (r.next()?, r.next()?, r.next()?);
-    Ok(Closed { n, job, route, body, last_event, request, state, answer })
+    let texts = Sealed { request: r.next()?, state: r.next()?, answer: r.next()? };
+    Ok(Closed { n, job, route, body, last_event, texts })
 }
 
 pub(super) async fn by_n(connections: &Connections, n: i64) -> Result<Option<Closed>, Broken> {

@@ -1,6 +1,6 @@
 //! What applications take of their quotas. The server decides, in `over_quota`: see the migration.
 
-use sutler_model::{Application, Identifier, Measure, OverQuota, Pair, QuotaOf, Use};
+use sutler_model::{Application, Measure, OverQuota, Pair, QuotaOf, Use};
 use tokio::sync::mpsc::Sender;
 use tokio_postgres::Row;
 
@@ -8,7 +8,7 @@ use super::broken::{Broken, Effect, unreadable};
 use super::connections::{Connection, Connections, Param};
 use super::export::{Gone, Sent, give};
 use super::row::{self, get};
-use crate::takes::kept;
+use crate::takes::{kept, text, used};
 use crate::{Record, Taken, Takes, rules};
 
 /// What a job takes, as the client library takes it.
@@ -30,7 +30,7 @@ impl<'a> Asked<'a> {
             milli_cpus: takes.resources.iter().map(|(_, u)| u.map(|u| kept(u.milli_cpus))).collect(),
             memory_mib: takes.resources.iter().map(|(_, u)| u.map(|u| kept(u.memory_mib))).collect(),
             limits: both.iter().flat_map(|q| Measure::ALL.map(|m| q.of(m).map(rules::int))).collect(),
-            limited: !both.iter().all(sutler_model::Quota::is_free),
+            limited: !takes.quotas.is_free(),
         }
     }
 }
@@ -73,10 +73,6 @@ pub(super) async fn over_quota(
                $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], false)";
     let rows = connections.read(sql, &params).await?;
     rows.first().map_or(Ok(None), |r| found(r, 0))
-}
-
-fn text(i: Option<&Identifier>) -> &str {
-    i.map_or("", Identifier::as_str)
 }
 
 /// What of forgotten jobs counted counts on without them: `old` are the jobs.
@@ -140,28 +136,7 @@ pub(super) async fn export(c: &mut Connection, to: &Sender<Sent>) -> Result<Resu
 }
 
 fn taken(r: &Row) -> Result<Taken, Broken> {
-    let wrong = |e: &dyn std::fmt::Display| unreadable("what a resource takes", e.to_string());
-    let word = |at: usize| -> Result<Option<Identifier>, Broken> {
-        let some = Some(get::<&str>(r, at)?).filter(|t| !t.is_empty());
-        some.map(|t| Identifier::parse(t).map_err(|e| wrong(&e))).transpose()
-    };
-    let must = |at: usize| word(at)?.ok_or_else(|| wrong(&"a name is empty"));
-    let used = |at: usize| -> Result<Option<Use>, Broken> {
-        let both = get::<Option<i64>>(r, at)?.zip(get::<Option<i64>>(r, at + 1)?);
-        Ok(both.map(|(c, m)| Use { milli_cpus: c.unsigned_abs(), memory_mib: m.unsigned_abs() }))
-    };
-    let (pair, job): (&str, Option<&str>) = (get(r, 4)?, get(r, 6)?);
-    Ok(Taken {
-        application: Application {
-            instance: word(0)?,
-            tenant: word(1)?,
-            environment: must(2)?,
-            id: must(3)?,
-        },
-        pair: pair.parse().map_err(|e: sutler_model::InvalidName| wrong(&e))?,
-        resource: must(5)?,
-        job: job.map(|id| id.parse().map_err(|e: crate::InvalidJobId| wrong(&e))).transpose()?,
-        before: used(7)?,
-        after: used(9)?,
-    })
+    let names = [get(r, 0)?, get(r, 1)?, get(r, 2)?, get(r, 3)?, get(r, 4)?, get(r, 5)?];
+    let (before, after) = (used(get(r, 7)?, get(r, 8)?), used(get(r, 9)?, get(r, 10)?));
+    Taken::read(names, get(r, 6)?, before, after).map_err(|e| unreadable("what a resource takes", e))
 }

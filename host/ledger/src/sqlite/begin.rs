@@ -7,20 +7,14 @@ use super::desk::Desk;
 use super::row::{self, Closed, Stored};
 use super::takes;
 use crate::rules::Found;
+use crate::seal::Sealed;
 use crate::{Event, Job, LedgerError, NewJob, rules};
-
-/// The sealed texts of a new job.
-pub(super) struct Texts {
-    pub(super) request: Vec<u8>,
-    pub(super) state: Vec<u8>,
-    pub(super) answer: Option<Vec<u8>>,
-}
 
 pub(super) fn begin(
     conn: &Connection,
     desk: &mut Desk,
     new: &NewJob,
-    texts: &Texts,
+    texts: &Sealed,
 ) -> Result<Found<Closed>, Broken> {
     let now = desk.now();
     let job = rules::born(new, now);
@@ -53,7 +47,7 @@ pub(super) fn begin(
 }
 
 /// A row and everything around it; answers its number.
-pub(super) fn put(conn: &Connection, new: &Stored, texts: &Texts, events: &[Event]) -> Result<i64, Broken> {
+pub(super) fn put(conn: &Connection, new: &Stored, texts: &Sealed, events: &[Event]) -> Result<i64, Broken> {
     let n = row::insert(conn, new)?;
     let put = |sql, sealed: &[u8]| conn.prepare_cached(sql)?.execute(params![n, sealed]);
     put("INSERT INTO sealed_requests (job, sealed) VALUES (?1, ?2)", &texts.request)?;

@@ -50,10 +50,10 @@ pub(super) fn commit(
     keep_texts(conn, n, brought)?;
     desk.wake |= rules::in_queue(stored.job.standing.status) && stored.job.lease.is_none();
     if let Some(state) = &brought.state {
-        row.state.clone_from(state);
+        row.texts.state.clone_from(state);
     }
     if let Some(answer) = &brought.answer {
-        row.answer.clone_from(answer);
+        row.texts.answer.clone_from(answer);
     }
     Ok(Closed { stored, ..row })
 }

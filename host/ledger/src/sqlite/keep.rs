@@ -5,11 +5,12 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sutler_model::Digest;
 
-use super::begin::{self, Texts};
+use super::begin;
 use super::broken::{Broken, unreadable};
 use super::desk::Desk;
 use super::row::{self, Stored};
 use super::takes;
+use crate::seal::Sealed;
 use crate::{Event, JobId, LedgerError, Millis, rules};
 
 /// At most so many jobs are forgotten at once.
@@ -67,7 +68,7 @@ pub(super) fn import(
     conn: &Connection,
     desk: &mut Desk,
     new: &Stored,
-    texts: &Texts,
+    texts: &Sealed,
     events: &[Event],
 ) -> Result<(), Broken> {
     let job = &new.job;

@@ -10,7 +10,6 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sutler_model::{Application, Digest, OverQuota, Pair};
 
-use super::begin::Texts;
 use super::commit::Brought;
 use super::desk::{Desk, Time};
 use super::open::SqliteOptions;
@@ -18,6 +17,7 @@ use super::readers::Readers;
 use super::row::{Closed, Stored};
 use super::writer::{Opener, Writer};
 use super::{begin, check, claim, commit, export, keep, migrations, open, read, row, takes};
+use crate::seal::Sealed;
 use crate::wake::Wake;
 use crate::{
     Answer, Begun, Claim, Clock, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger, LedgerError, Millis,
@@ -113,15 +113,6 @@ impl Sqlite {
         self.writer.run(move |conn, _| Ok(trouble.apply(conn)?)).await
     }
 
-    fn seal_job(&self, job: &Job) -> Result<Texts, LedgerError> {
-        let seal = |column, text| self.keys.seal(column, &job.id, text);
-        Ok(Texts {
-            request: seal("request", &job.request)?,
-            state: seal("state", &job.state)?,
-            answer: job.answer.as_ref().map(|a| seal("answer", a)).transpose()?,
-        })
-    }
-
     fn open_all(&self, found: Vec<Closed>) -> Result<Vec<Job>, LedgerError> {
         found.into_iter().map(|c| c.open(&self.keys)).collect()
     }
@@ -162,7 +153,7 @@ impl Sqlite {
                 self.writer.run(work).await
             }
             Record::Job { job, events, route, body } => {
-                let texts = self.seal_job(&job)?;
+                let texts = Sealed::of(&job, &self.keys)?;
                 let last_event = events.last().map_or(0, |e| e.seq);
                 let new = Stored { n: 0, job: *job, route, body, last_event };
                 self.writer.run(move |conn, desk| keep::import(conn, desk, &new, &texts, &events)).await
@@ -178,7 +169,7 @@ impl Ledger for Sqlite {
 
     fn begin(&self, new: NewJob) -> Answer<'_, Begun> {
         Box::pin(async move {
-            let texts = self.seal_job(&new.job)?;
+            let texts = Sealed::of(&new.job, &self.keys)?;
             let found = self.writer.run(move |conn, desk| begin::begin(conn, desk, &new, &texts)).await?;
             found.open(|row| row.open(&self.keys))
         })

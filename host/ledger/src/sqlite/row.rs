@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, params}
 use sutler_model::{Application, Identifier};
 
 use super::broken::{Broken, unreadable};
-use crate::seal::Keys;
+use crate::seal::{Keys, Sealed};
 use crate::{Job, JobId, Lease, LedgerError, Millis, Standing, rules};
 
 /// A row without its sealed texts.
@@ -25,32 +25,17 @@ pub(super) struct Stored {
 #[derive(Debug, Clone)]
 pub(super) struct Closed {
     pub(super) stored: Stored,
-    pub(super) request: Vec<u8>,
-    pub(super) state: Vec<u8>,
-    pub(super) answer: Option<Vec<u8>>,
+    pub(super) texts: Sealed,
 }
 
 impl Closed {
-    pub(super) fn open(mut self, keys: &Keys) -> Result<Job, LedgerError> {
-        let job = &mut self.stored.job;
-        job.request = keys.open_text("request", &job.id, &self.request)?;
-        job.state = keys.open_text("state", &job.id, &self.state)?;
-        self.answered(keys)
+    pub(super) fn open(self, keys: &Keys) -> Result<Job, LedgerError> {
+        self.texts.open(self.stored.job, keys)
     }
 
     /// Without the request, and without the state of one that has ended.
-    pub(super) fn brief(mut self, keys: &Keys) -> Result<Job, LedgerError> {
-        let job = &mut self.stored.job;
-        if !job.standing.status.is_final() {
-            job.state = keys.open_text("state", &job.id, &self.state)?;
-        }
-        self.answered(keys)
-    }
-
-    fn answered(self, keys: &Keys) -> Result<Job, LedgerError> {
-        let mut job = self.stored.job;
-        job.answer = self.answer.map(|a| keys.open_text("answer", &job.id, &a)).transpose()?;
-        Ok(job)
+    pub(super) fn brief(self, keys: &Keys) -> Result<Job, LedgerError> {
+        self.texts.brief(self.stored.job, keys)
     }
 }
 
@@ -179,7 +164,7 @@ pub(super) fn closed(row: &Row<'_>) -> Result<Closed, Broken> {
         Err(e) => Err(e.into()),
     };
     let (request, state) = (text(32, "request")?, text(33, "state")?);
-    Ok(Closed { request, state, answer: row.get(34)?, stored })
+    Ok(Closed { texts: Sealed { request, state, answer: row.get(34)? }, stored })
 }
 
 /// The one row that a statement finds.

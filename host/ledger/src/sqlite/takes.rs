@@ -5,7 +5,7 @@ use sutler_model::{Application, Identifier, OverQuota, Pair, Use};
 
 use super::broken::{Broken, unreadable};
 use super::row;
-use crate::takes::{Counted, Totals, kept, over};
+use crate::takes::{Counted, Totals, kept, over, text, used};
 use crate::{Job, Taken, Takes, rules};
 
 /// The first quota that a job would be over.
@@ -15,7 +15,7 @@ pub(super) fn over_quota(
     pair: &Pair,
     takes: &Takes,
 ) -> Result<Option<OverQuota>, Broken> {
-    if takes.quotas.instance.is_free() && takes.quotas.tenant.is_free() {
+    if takes.quotas.is_free() {
         return Ok(None);
     }
     let (instance, tenant) = (text(application.instance.as_ref()), text(application.tenant.as_ref()));
@@ -41,10 +41,6 @@ pub(super) fn over_quota(
     Ok(over(takes, &before))
 }
 
-fn text(i: Option<&Identifier>) -> &str {
-    i.map_or("", Identifier::as_str)
-}
-
 fn totals(row: &Row<'_>) -> Result<Totals, rusqlite::Error> {
     let n = |at| row.get::<_, i64>(at).map(i64::unsigned_abs);
     Ok(Totals { applications: n(0)?, used: Use { milli_cpus: n(1)?, memory_mib: n(2)? } })
@@ -53,14 +49,9 @@ fn totals(row: &Row<'_>) -> Result<Totals, rusqlite::Error> {
 fn counted_now(conn: &Connection, scope: &str, resource: &Identifier) -> Result<Option<Use>, Broken> {
     let sql = "SELECT milli_cpus, memory_mib FROM resources_counted WHERE scope = ?1 AND resource = ?2";
     let mut statement = conn.prepare_cached(sql)?;
-    let found = statement.query_row([scope, resource.as_str()], |r| used(r, 0)).optional()?;
+    let found =
+        statement.query_row([scope, resource.as_str()], |r| Ok(used(r.get(0)?, r.get(1)?))).optional()?;
     Ok(found.flatten())
-}
-
-fn used(row: &Row<'_>, at: usize) -> Result<Option<Use>, rusqlite::Error> {
-    let (cpu, memory): (Option<i64>, Option<i64>) = (row.get(at)?, row.get(at + 1)?);
-    let both = cpu.zip(memory);
-    Ok(both.map(|(c, m)| Use { milli_cpus: c.unsigned_abs(), memory_mib: m.unsigned_abs() }))
 }
 
 /// A new job's part.
@@ -150,25 +141,9 @@ pub(super) fn page(conn: &Connection, after: &(String, String)) -> Result<Vec<Ta
 }
 
 fn taken(r: &Row<'_>) -> Result<Taken, Broken> {
-    let wrong = |e: &dyn std::fmt::Display| unreadable("what a resource takes", e.to_string());
-    let word = |at: usize| -> Result<Option<Identifier>, Broken> {
-        let text: String = r.get(at)?;
-        let some = Some(text).filter(|t| !t.is_empty());
-        some.map(|t| Identifier::parse(&t).map_err(|e| wrong(&e))).transpose()
-    };
-    let must = |at: usize| word(at)?.ok_or_else(|| wrong(&"a name is empty"));
-    let (pair, job): (String, Option<String>) = (r.get(4)?, r.get(6)?);
-    Ok(Taken {
-        application: Application {
-            instance: word(0)?,
-            tenant: word(1)?,
-            environment: must(2)?,
-            id: must(3)?,
-        },
-        pair: pair.parse().map_err(|e: sutler_model::InvalidName| wrong(&e))?,
-        resource: must(5)?,
-        job: job.map(|id| id.parse().map_err(|e: crate::InvalidJobId| wrong(&e))).transpose()?,
-        before: used(r, 7)?,
-        after: used(r, 9)?,
-    })
+    let text = |at: usize| r.get_ref(at)?.as_str().map_err(|e| unreadable("what a resource takes", e));
+    let names = [text(0)?, text(1)?, text(2)?, text(3)?, text(4)?, text(5)?];
+    let job: Option<String> = r.get(6)?;
+    let (before, after) = (used(r.get(7)?, r.get(8)?), used(r.get(9)?, r.get(10)?));
+    Taken::read(names, job.as_deref(), before, after).map_err(|e| unreadable("what a resource takes", e))
 }
