@@ -22,8 +22,6 @@ pub(crate) struct OfInstance(pub(crate) Identifier);
 pub(crate) struct CallerOf {
     caller: Caller,
     instance: Option<Identifier>,
-    /// Where the caller's routes begin: empty, or the instance's base path.
-    prefix: String,
 }
 
 impl CallerOf {
@@ -36,8 +34,10 @@ impl CallerOf {
         Asker { caller: self.name(), instance: self.instance.clone() }
     }
 
-    pub(crate) fn prefix(&self) -> &str {
-        &self.prefix
+    /// Where the caller's routes begin: empty, or the instance's base path.
+    pub(crate) fn prefix(&self, api: &Api) -> String {
+        let Some(instance) = self.instance.as_ref().map(Identifier::as_str) else { return String::new() };
+        api.inner.config.instances.get(instance).cloned().unwrap_or_else(|| own_path(instance))
     }
 
     /// Fills in the route's instance, and asks whether the caller may act for this application.
@@ -75,11 +75,7 @@ impl FromRequestParts<Api> for CallerOf {
         if instance.is_some() {
             caller.allows_instance(instance.as_ref())?;
         }
-        let base = |i: &Identifier| {
-            api.inner.config.instances.get(i.as_str()).cloned().unwrap_or_else(|| own_path(i.as_str()))
-        };
-        let prefix = instance.as_ref().map_or_else(String::new, base);
-        Ok(Self { caller, instance, prefix })
+        Ok(Self { caller, instance })
     }
 }
 

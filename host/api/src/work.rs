@@ -76,7 +76,7 @@ pub(crate) async fn apply(
 }
 
 fn accepted(api: &Api, caller: &CallerOf, id: String, retry_after: Duration) -> Result<Response, Refusal> {
-    let place = format!("{}{}/operations/{id}", api.inner.config.base_path, caller.prefix());
+    let place = format!("{}{}/operations/{id}", api.inner.config.base_path, caller.prefix(api));
     let mut response = json(StatusCode::ACCEPTED, &AcceptedBody { operation_id: id });
     let headers = response.headers_mut();
     if let Ok(place) = HeaderValue::try_from(place) {

@@ -11,6 +11,7 @@ use sutler_testkit::http::{Caller, SampleRequest};
 use sutler_testkit::registry::Target;
 use sutler_testkit::{RealWorld, SutlerProcess, guest, real};
 
+use crate::upgrade::host_config;
 use crate::{Row, median};
 
 /// Upgrades, after one that does not count.
@@ -59,18 +60,14 @@ struct Bench {
 fn config(world: &RealWorld, plugins: &Path, version: &str) -> String {
     let registry = &world.registry;
     format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n[catalog]\ndir = {plugins:?}\n\
-         [operations]\nanswer-within-milliseconds = 60000\n\
-         [kubernetes.clusters.default]\nkubeconfig = {:?}\n\
-         [registries.{registry:?}]\nplain-http = true\n\
-         [plugins.ksml.config]\nchart = \"oci://{registry}/charts/ksml\"\nversion = {version:?}\n\
+        "{}[plugins.ksml.config]\nchart = \"oci://{registry}/charts/ksml\"\nversion = {version:?}\n\
          namespace = {OURS:?}\n\
          image = \"{registry}/images/ksml-runner:test\"\n\
          [plugins.ksml.grants.helm]\ncharts = [\"oci://{registry}/charts/*\"]\nnamespaces = [{OURS:?}]\n\
          [[plugins.ksml.grants.kubernetes]]\nverbs = [\"get\", \"apply\", \"delete\"]\nkinds = [\"Secret\"]\n\
          namespaces = [{OURS:?}]\n\
          [[plugins.ksml.grants.kubernetes]]\nverbs = [\"list\"]\nkinds = [\"Pod\"]\nnamespaces = [{OURS:?}]\n",
-        world.kubeconfig
+        host_config(world, plugins)
     )
 }
 

@@ -44,17 +44,24 @@ struct Bench {
     folder: tempfile::TempDir,
 }
 
-fn config(world: &RealWorld, plugins: &Path) -> String {
-    let registry = &world.registry;
+/// Of a host on the test's cluster and registry that answers an apply when it is done; tables of plugins follow.
+pub(crate) fn host_config(world: &RealWorld, plugins: &Path) -> String {
     format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n[catalog]\ndir = {plugins:?}\n\
          [operations]\nanswer-within-milliseconds = 60000\n\
          [kubernetes.clusters.default]\nkubeconfig = {:?}\n\
-         [registries.{registry:?}]\nplain-http = true\n\
-         [plugins.release.limits]\nconcurrent-calls = 64\n\
+         [registries.{:?}]\nplain-http = true\n",
+        world.kubeconfig, world.registry
+    )
+}
+
+fn config(world: &RealWorld, plugins: &Path) -> String {
+    let registry = &world.registry;
+    format!(
+        "{}[plugins.release.limits]\nconcurrent-calls = 64\n\
          [plugins.release.config]\nnamespace = {OURS:?}\n\
          [plugins.release.grants.helm]\ncharts = [\"oci://{registry}/charts/*\"]\nnamespaces = [{OURS:?}]\n",
-        world.kubeconfig
+        host_config(world, plugins)
     )
 }
 

@@ -109,6 +109,12 @@ impl Size {
         }
     }
 
+    /// Memory in bytes and CPU in thousandths of a core.
+    pub const fn limits(self) -> (u64, u32) {
+        let (cpu, memory) = self.amounts();
+        ((memory as u64) << 20, cpu)
+    }
+
     /// What quotas are told of each size.
     fn quota() -> Value {
         let one = |size: Self| {
@@ -126,20 +132,6 @@ impl Size {
             Self::M => ("2", "8Gi"),
             Self::L => ("3", "12Gi"),
             Self::XL => ("4", "16Gi"),
-        }
-    }
-}
-
-impl Size {
-    /// Memory in bytes and CPU in thousandths of a core.
-    pub const fn limits(self) -> (u64, u32) {
-        const GIB: u64 = 1 << 30;
-        match self {
-            Self::XS => (2 * GIB, 500),
-            Self::S => (4 * GIB, 1000),
-            Self::M => (8 * GIB, 2000),
-            Self::L => (12 * GIB, 3000),
-            Self::XL => (16 * GIB, 4000),
         }
     }
 }

@@ -58,10 +58,7 @@ impl Daemon {
                         .negotiate_version()
                         .await
                 };
-                tokio::time::timeout(self.each(), connected)
-                    .await
-                    .map_err(|_| self.slow(doing))?
-                    .map_err(|e| Error::of(doing, e))
+                self.in_time(doing, connected).await
             })
             .await
     }
@@ -78,6 +75,16 @@ impl Daemon {
     fn slow(&self, doing: &str) -> Error {
         let seconds = self.config.timeout_seconds;
         Error::Unavailable(format!("could not {doing}: the Docker daemon did not answer within {seconds} s"))
+    }
+
+    /// One request of nobody's call.
+    async fn in_time<T>(
+        &self,
+        doing: &str,
+        request: impl Future<Output = Result<T, bollard::errors::Error>>,
+    ) -> Result<T, Error> {
+        let answer = tokio::time::timeout(self.each(), request).await;
+        answer.map_err(|_| self.slow(doing))?.map_err(|e| Error::of(doing, e))
     }
 
     /// One request within what is left of the call, and within the time of each request and `more`.
@@ -106,8 +113,7 @@ impl Daemon {
     pub async fn version(&self) -> Result<String, Error> {
         let doing = "ask the Docker daemon for its version";
         let asked = self.client().await?.version();
-        let answer = tokio::time::timeout(self.each(), asked).await.map_err(|_| self.slow(doing))?;
-        Ok(answer.map_err(|e| Error::of(doing, e))?.version.unwrap_or_default())
+        Ok(self.in_time(doing, asked).await?.version.unwrap_or_default())
     }
 
     /// Every container with an owner's label, running or not.
@@ -117,8 +123,7 @@ impl Daemon {
     pub async fn owned(&self) -> Result<Vec<Owned>, Error> {
         let doing = "list containers";
         let asked = self.client().await?.list_containers(Some(labelled(&[Owner::LABEL.to_owned()])));
-        let answer = tokio::time::timeout(self.each(), asked).await.map_err(|_| self.slow(doing))?;
-        Ok(answer.map_err(|e| Error::of(doing, e))?.into_iter().map(owned).collect())
+        Ok(self.in_time(doing, asked).await?.into_iter().map(owned).collect())
     }
 }
 

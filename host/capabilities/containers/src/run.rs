@@ -1,6 +1,6 @@
 //! Running a container: the same however often it is asked and wherever it was cut off.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bollard::auth::DockerCredentials;
@@ -14,7 +14,7 @@ use sutler_model::{Call, Effective};
 use crate::capability::{Named, writes};
 use crate::daemon::labelled;
 use crate::files::{User, above, archive};
-use crate::status::{Found, NOTE_LABEL, SPEC_LABEL};
+use crate::status::{Found, SPEC_LABEL, labels};
 use crate::{Containers, Error, Grants, Image, Login, Restart, Spec, body, grant};
 
 /// How long a call waits for a pull before it answers `pulling`.
@@ -134,11 +134,8 @@ impl Containers {
 
     async fn create(&self, call: &Call, asked: &Asked<'_>) -> Result<String, Error> {
         let name = &asked.spec.name;
-        let mut labels: HashMap<String, String> = call.owner.labels(&call.plugin).into_iter().collect();
+        let mut labels = labels(call, &asked.spec.note);
         labels.insert(SPEC_LABEL.into(), asked.hash.clone());
-        if !asked.spec.note.is_empty() {
-            labels.insert(NOTE_LABEL.into(), asked.spec.note.clone());
-        }
         let body = body::of(asked.spec, &asked.image.pinned(), labels, asked.public);
         let options =
             CreateContainerOptions { name: Some(name.clone()), ..CreateContainerOptions::default() };

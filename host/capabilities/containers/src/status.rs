@@ -1,13 +1,24 @@
 //! How a container is, as Docker tells it.
 
+use std::collections::HashMap;
+
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum, RestartPolicyNameEnum};
-use sutler_model::Owner;
+use sutler_model::{Call, Owner};
 
 use crate::{Error, Restart};
 
 /// The labels beside the owner's.
 pub(crate) const SPEC_LABEL: &str = "sutler.dev/spec";
 pub(crate) const NOTE_LABEL: &str = "sutler.dev/note";
+
+/// Whose a container or volume is, and the plugin's note on it.
+pub(crate) fn labels(call: &Call, note: &str) -> HashMap<String, String> {
+    let mut out: HashMap<String, String> = call.owner.labels(&call.plugin).into_iter().collect();
+    if !note.is_empty() {
+        out.insert(NOTE_LABEL.into(), note.to_owned());
+    }
+    out
+}
 
 /// What is told of a container. Times are RFC 3339.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Named volumes: they outlive a container, and go only when their owner says so.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use bollard::models::VolumeCreateRequest;
@@ -9,7 +8,7 @@ use sutler_model::{Call, Effective, Owner};
 
 use crate::capability::writes;
 use crate::spec::{check_name, check_note};
-use crate::status::NOTE_LABEL;
+use crate::status::{NOTE_LABEL, labels};
 use crate::{Containers, Error, Grants, grant};
 
 impl Containers {
@@ -29,13 +28,9 @@ impl Containers {
     }
 
     async fn create_volume(&self, call: &Call, name: &str, note: &str) -> Result<(), Error> {
-        let mut labels: HashMap<String, String> = call.owner.labels(&call.plugin).into_iter().collect();
-        if !note.is_empty() {
-            labels.insert(NOTE_LABEL.into(), note.to_owned());
-        }
         let request = VolumeCreateRequest {
             name: Some(name.to_owned()),
-            labels: Some(labels),
+            labels: Some(labels(call, note)),
             ..VolumeCreateRequest::default()
         };
         let asked = self.daemon.client_for(call).await?.create_volume(request);

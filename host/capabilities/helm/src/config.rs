@@ -113,7 +113,7 @@ pub enum ConfigError {
 
 /// How requests to a registry are signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Login {
+pub enum Login {
     Anonymous,
     Basic {
         username: String,

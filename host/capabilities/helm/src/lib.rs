@@ -21,14 +21,13 @@ mod yaml;
 pub use archive::{ArchiveError, MAX_FILES, MAX_UNPACKED};
 pub use capability::Helm;
 pub use chart::{Chart as ChartArchive, Dependency, Metadata};
-pub use config::{ConfigError, HelmConfig, RegistryConfig};
+pub use config::{ConfigError, HelmConfig, Login as RegistryLogin, RegistryConfig};
 pub use engine::{EngineError, Lookup, RenderAnswer, RenderRequest, TemplateEngine};
 pub use error::Error;
 pub use grant::{BadChartPattern, ChartPattern, Grants};
 pub use jobs::{Jobs, NoJobs};
 pub use oci::{
-    BadChartUrl, BadRange, ChartUrl, Range, RegistryAccess, RegistryError, RegistryLogin, RegistryLogins,
-    RegistryProbe,
+    BadChartUrl, BadRange, ChartUrl, Range, RegistryAccess, RegistryError, RegistryLogins, RegistryProbe,
 };
 pub use order::{INSTALL, UNINSTALL, sort_by_kind};
 pub use releases::{Health, Status, Unfinished, unfinished};

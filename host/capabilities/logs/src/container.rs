@@ -9,7 +9,7 @@ use sutler_containers::{Error as DockerError, Log, LogQuery, Now};
 
 use crate::line::Cause;
 use crate::output::{self, Closed, Item, Output};
-use crate::parse::{Stamp, stamped};
+use crate::parse::{SECOND, Stamp, stamped};
 use crate::resume::{Resume, Verdict};
 use crate::{Error, LogLine, Since, StreamOptions};
 
@@ -81,13 +81,10 @@ struct Open {
 impl Reader {
     fn new(log: Log, options: StreamOptions, output: Output) -> Self {
         let from = match &options.since {
-            None => None,
-            Some(Since::Time(text)) => {
-                chrono::DateTime::parse_from_rfc3339(text).ok().and_then(|t| t.timestamp_nanos_opt())
-            }
             Some(Since::Ago(ago)) => {
                 chrono::Utc::now().timestamp_nanos_opt().map(|now| now.saturating_sub(nanos(*ago)))
             }
+            since => since.as_ref().and_then(Since::nanos),
         };
         Self {
             budget: options.limit_bytes,
@@ -162,7 +159,7 @@ impl Reader {
             Some(second) => LogQuery { follow, since: Some(second), tail: None },
             None => LogQuery {
                 follow,
-                since: self.from.map(|nanos| nanos.div_euclid(1_000_000_000).max(1)),
+                since: self.from.map(|nanos| nanos.div_euclid(SECOND).max(1)),
                 tail: self.options.tail_lines,
             },
         }

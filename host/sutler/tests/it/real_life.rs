@@ -104,20 +104,11 @@ impl Real {
         answered.json
     }
 
-    fn tool(&self, program: &Path, args: &[&str]) -> (bool, String) {
-        let o = Command::new(program).args(args).env("KUBECONFIG", &self.world.kubeconfig).output().unwrap();
-        let text = format!("{}{}", String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
-        (o.status.success(), text)
-    }
     pub(crate) fn kubectl(&self, args: &[&str]) -> String {
-        let (ok, text) = self.tool(&self.world.kubectl, args);
-        assert!(ok, "kubectl {args:?}: {text}");
-        text
+        self.world.run(&self.world.kubectl, args).unwrap()
     }
     pub(crate) fn helm(&self, args: &[&str]) -> String {
-        let (ok, text) = self.tool(&self.world.helm, args);
-        assert!(ok, "helm {args:?}: {text}");
-        text
+        self.world.run(&self.world.helm, args).unwrap()
     }
 
     /// Every object that the test could have changed, with its resourceVersion.
@@ -337,7 +328,7 @@ async fn real_namespace_by_server_side_apply() {
     );
     r.ok("/apply", &of().delete(settings).body()).await;
     let until = Instant::now() + Duration::from_secs(60);
-    while r.tool(&r.world.kubectl, &["get", "namespace", "real-ns-one"]).0 {
+    while r.world.run(&r.world.kubectl, &["get", "namespace", "real-ns-one"]).is_ok() {
         assert!(Instant::now() < until, "the namespace is still there");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }

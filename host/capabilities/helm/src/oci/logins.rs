@@ -3,24 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sutler_model::Secret;
-
 use super::credentials::CredentialFiles;
 use crate::config::{ConfigError, Credentials, HelmConfig, Login, RegistryConfig};
-
-/// What a registry is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RegistryLogin {
-    Anonymous,
-    Basic {
-        username: String,
-        password: Secret,
-    },
-    /// Sent as it is.
-    Token(Secret),
-    /// Docker's identity token.
-    Identity(Secret),
-}
 
 /// The logins of `[registries]`, and of the host's user where `[helm] user-credentials` says so.
 #[derive(Debug)]
@@ -45,23 +29,12 @@ impl RegistryLogins {
     ///
     /// # Errors
     /// Words about a file that cannot be read or a helper that fails, without a secret.
-    pub async fn of(&self, host: &str) -> Result<RegistryLogin, String> {
+    pub async fn of(&self, host: &str) -> Result<Login, String> {
         let files = match (self.configured.get(host), &self.others) {
-            (Some(Credentials::Given(login)), _) => return Ok(login.clone().into()),
+            (Some(Credentials::Given(login)), _) => return Ok(login.clone()),
             (Some(Credentials::Files(files)), _) | (None, Some(files)) => files,
-            (None, None) => return Ok(RegistryLogin::Anonymous),
+            (None, None) => return Ok(Login::Anonymous),
         };
-        files.login(host).await.map(Into::into).map_err(|e| e.to_string())
-    }
-}
-
-impl From<Login> for RegistryLogin {
-    fn from(login: Login) -> Self {
-        match login {
-            Login::Anonymous => Self::Anonymous,
-            Login::Basic { username, password } => Self::Basic { username, password },
-            Login::Token(token) => Self::Token(token),
-            Login::Identity(token) => Self::Identity(token),
-        }
+        files.login(host).await.map_err(|e| e.to_string())
     }
 }

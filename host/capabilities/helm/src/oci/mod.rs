@@ -19,7 +19,7 @@ mod registries;
 mod tags;
 
 pub use error::RegistryError;
-pub use logins::{RegistryLogin, RegistryLogins};
+pub use logins::RegistryLogins;
 pub use probe::{RegistryAccess, RegistryProbe};
 pub use range::{BadRange, Range};
 pub use reference::{BadChartUrl, ChartUrl};

@@ -66,18 +66,25 @@ async fn look(target: &Target<'_>, object: &Object, live: &Value) -> Result<(Com
     Ok((out, of_one_moment))
 }
 
+/// Why the API server could not try an object out; `None` where it did.
+pub(crate) fn untried(e: &KubeError) -> Option<String> {
+    match e {
+        KubeError::Other { code: "no-dry-run", message } => {
+            Some(format!("{message} (its sideEffects are neither None nor NoneOnDryRun)"))
+        }
+        e if e.lacks_right() => Some(format!("the host's account may not try it out ({e})")),
+        _ => None,
+    }
+}
+
 /// What can be told where the API server does not say what applying would do.
 fn refused(changes: Vec<FieldChange>, conflicts: Vec<FieldConflict>, e: KubeError) -> Comparison {
     let alone =
         "what lives was compared with the chart instead, without what the API server would add or refuse";
-    let (mut problem, mut warning, mut fixed) = (None, None, Vec::new());
+    let (mut problem, mut fixed) = (None, Vec::new());
+    let warning = untried(&e).map(|why| format!("{why}: {alone}"));
     match e {
-        KubeError::Other { code: "no-dry-run", message } => {
-            warning = Some(format!("{message} (its sideEffects are neither None nor NoneOnDryRun): {alone}"));
-        }
-        e if e.lacks_right() => {
-            warning = Some(format!("the host's account may not try it out ({e}): {alone}"));
-        }
+        _ if warning.is_some() => {}
         KubeError::Immutable { message, fields } => {
             fixed = fields.iter().flat_map(|f| pointers(f, &changes)).collect();
             fixed.dedup();

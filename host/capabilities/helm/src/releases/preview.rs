@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 use sutler_kubernetes::Error as KubeError;
 
-use super::compare::compare;
+use super::compare::{compare, untried};
 use super::hooks;
 use super::prepare::Plan;
 use super::record::Record;
@@ -62,23 +62,19 @@ fn tell(of: &mut Value, key: &str, text: Option<impl Into<Value>>) {
 /// An object that is not there yet: the API server is asked whether it would take it.
 async fn made(target: &Target<'_>, object: &Object) -> Result<Value, Error> {
     let mut out = entry(object, "create");
-    match target.try_apply(object, false).await {
-        Err(KubeError::TimedOut) => return Err(Error::TimedOut),
-        Err(e @ KubeError::Unavailable(_)) => return Err(Error::kube(&object.shown(), e)),
-        Err(KubeError::Other { code: "no-dry-run", message }) => {
-            let why = format!(
-                "{message} (its sideEffects are neither None nor NoneOnDryRun): it was not tried out"
-            );
-            tell(&mut out, "warning", Some(why));
-        }
-        Err(e) if e.lacks_right() => {
-            tell(&mut out, "warning", Some(format!("the host's account may not try it out ({e})")));
-        }
-        Err(e @ (KubeError::Invalid(_) | KubeError::Forbidden(_))) => {
+    let Err(e) = target.try_apply(object, false).await else { return Ok(out) };
+    let untried = untried(&e).map(|why| match e {
+        KubeError::Other { .. } => format!("{why}: it was not tried out"),
+        _ => why,
+    });
+    match e {
+        KubeError::TimedOut => return Err(Error::TimedOut),
+        KubeError::Unavailable(_) => return Err(Error::kube(&object.shown(), e)),
+        KubeError::Invalid(_) | KubeError::Forbidden(_) if untried.is_none() => {
             tell(&mut out, "problem", Some(e.to_string()));
         }
-        // Its namespace or its kind comes with the release.
-        Ok(_) | Err(_) => {}
+        // Where it is neither, its namespace or its kind comes with the release.
+        _ => tell(&mut out, "warning", untried),
     }
     Ok(out)
 }
