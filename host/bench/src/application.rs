@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sutler_testkit::http::{Caller, SampleRequest};
 use sutler_testkit::registry::Target;
-use sutler_testkit::{RealWorld, SutlerProcess, guest, real};
+use sutler_testkit::{RealWorld, SutlerProcess, checkout, guest, real};
 
 use crate::upgrade::host_config;
 use crate::{Row, median};
@@ -84,7 +84,7 @@ fn settings(x: u32) -> Value {
 
 impl Bench {
     async fn start(world: RealWorld) -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = checkout();
         let folder = tempfile::tempdir()?;
         let plugins = folder.path().join("plugins");
         std::fs::create_dir(&plugins)?;

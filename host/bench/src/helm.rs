@@ -1,7 +1,7 @@
 //! A rendering in a fresh sandbox, against `helm template` as a process.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ pub(crate) fn binary() -> Option<PathBuf> {
 
 pub(crate) async fn run() -> Result<Option<Row>> {
     let Some(helm) = binary() else { return Ok(None) };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = sutler_testkit::checkout();
     let chart = root.join("examples/charts/ksml");
     let engine_file = std::env::var_os("SUTLER_HELM_ENGINE").map(PathBuf::from);
     let Some(file) = engine_file else {

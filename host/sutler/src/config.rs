@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn every_configuration_that_is_shown_is_one() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = sutler_testkit::checkout();
         let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
         let blocks: Vec<&str> =
             readme.split("```toml\n").skip(1).map(|b| b.split("```").next().unwrap_or_default()).collect();

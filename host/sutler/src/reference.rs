@@ -110,9 +110,9 @@ mod tests {
     /// Run `sutler config reference > host/sutler/CONFIGURATION.md` when this fails.
     #[test]
     fn the_written_reference_is_the_generated_one() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/CONFIGURATION.md");
-        let written = std::fs::read_to_string(file).unwrap_or_default();
+        let file = sutler_testkit::checkout().join("host/sutler/CONFIGURATION.md");
+        let written = std::fs::read_to_string(&file).unwrap_or_default();
         // The cache folder depends on who asks.
-        assert_eq!(super::markdown(), written, "regenerate {file}");
+        assert_eq!(super::markdown(), written, "regenerate {}", file.display());
     }
 }

@@ -32,7 +32,7 @@ pub fn real_docker() -> Option<RealDocker> {
 }
 
 fn testkit(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+    crate::checkout().join("host/testkit").join(path)
 }
 
 #[expect(clippy::panic, clippy::expect_used, reason = "the test has failed")]

@@ -2,9 +2,17 @@
 
 use std::path::PathBuf;
 
+/// The checkout whose tests run, as cargo and nextest say: several with one target folder share what was built.
+pub fn checkout() -> PathBuf {
+    let said = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let whole =
+        said.and_then(|of| of.ancestors().find(|f| f.join("host/testkit").is_dir()).map(PathBuf::from));
+    whole.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.."))
+}
+
 /// The folder that cargo builds into.
 pub fn target_dir() -> PathBuf {
-    let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let workspace = checkout();
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), |dir| workspace.join(dir))
 }
 

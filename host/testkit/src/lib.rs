@@ -17,7 +17,7 @@ mod tls;
 
 pub use dice::Dice;
 pub use guests::{
-    core_module, future_version, guest, hostile, no_exports, random_bytes, target_dir, truncated,
+    checkout, core_module, future_version, guest, hostile, no_exports, random_bytes, target_dir, truncated,
     unknown_import, wrong_export_type,
 };
 pub use host::{SutlerProcess, sutler_binary};

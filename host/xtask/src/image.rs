@@ -159,7 +159,7 @@ mod tests {
     /// Who follows either way gets the same.
     #[test]
     fn the_dockerfile_runs_the_same_as_the_same_user() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = crate::project::Project::find().unwrap().root;
         let text = std::fs::read_to_string(root.join("examples/deploy/Dockerfile")).unwrap();
         let last = text.split("\nFROM ").last().unwrap().replace("\\\n", " ");
         let said = |word: &str| -> String {

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use sutler_access::hash_token;
 use sutler_testkit::http::{Answered, Caller, SampleRequest, renewed};
-use sutler_testkit::{SutlerProcess, sutler_binary};
+use sutler_testkit::{SutlerProcess, checkout, sutler_binary};
 
 use crate::life::{chart, settings};
 use crate::support::{Wanted, World};
 
 /// `examples/instances/sutler.toml` with its registry, its cluster and its tokens as a test has them.
 fn example() -> String {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/instances/sutler.toml");
+    let file = checkout().join("examples/instances/sutler.toml");
     let mut config = std::fs::read_to_string(file).unwrap().replace("registry.example", "REGISTRY");
     for own in ["[catalog]\ndir = \"plugins\"\n", "[kubernetes]\n"] {
         assert!(config.contains(own), "{own}");

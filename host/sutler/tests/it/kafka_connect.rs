@@ -1,11 +1,10 @@
 //! Logs of Kafka Connect's workers, which the host did not make and never changes.
 
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 use sutler_testkit::http::{SampleRequest, client};
-use sutler_testkit::sutler_binary;
+use sutler_testkit::{checkout, sutler_binary};
 
 use crate::support::{Wanted, World};
 
@@ -119,7 +118,7 @@ async fn a_namespace_that_is_not_granted_is_never_asked_for() {
 
 #[test]
 fn the_roles_of_a_host_for_logs_alone_have_no_verb_that_writes() {
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kafka-connect/sutler.toml");
+    let example = checkout().join("examples/kafka-connect/sutler.toml");
     let arguments = ["rbac", "print", "--namespace", "connect-acme", "--config"];
     let o = Command::new(sutler_binary()).args(arguments).arg(example).output().unwrap();
     let text = String::from_utf8_lossy(&o.stdout).into_owned();

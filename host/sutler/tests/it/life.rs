@@ -43,7 +43,7 @@ namespaces = ["ksml-{tenant}"]
 "#;
 
 pub(crate) fn chart() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/charts/ksml")
+    sutler_testkit::checkout().join("examples/charts/ksml")
 }
 
 pub(crate) fn settings() -> Value {

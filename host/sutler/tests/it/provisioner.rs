@@ -7,14 +7,14 @@ use base64::engine::general_purpose::STANDARD;
 use sutler_access::hash_token;
 use sutler_testkit::http::{Caller, SampleRequest};
 use sutler_testkit::registry::{Auth, RegistryOptions};
-use sutler_testkit::{SutlerProcess, sutler_binary};
+use sutler_testkit::{SutlerProcess, checkout, sutler_binary};
 
 use crate::life::{chart, settings};
 use crate::support::Wanted;
 
 /// `examples/runtime-provisioner/sutler.toml` with its registry, its cluster and its tokens as a test has them.
 fn example() -> String {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/runtime-provisioner/sutler.toml");
+    let file = checkout().join("examples/runtime-provisioner/sutler.toml");
     let config = std::fs::read_to_string(file).unwrap();
     let (before, rest) = config.split_once("[registries.").unwrap();
     assert!(before.contains("[kubernetes]"), "{before}");

@@ -1,17 +1,17 @@
 //! The chart that sutler is installed with, as the helm binary renders it. What people read of it lies in `chart/`.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-use sutler_testkit::{RealWorld, real, sutler_binary};
+use sutler_testkit::{RealWorld, checkout, real, sutler_binary};
 
 /// Values files that come with the chart.
 const CASES: [&str; 5] = ["ksml", "hosts", "logs", "plugins", "copy"];
 
 pub(crate) fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/deploy/helm/sutler")
+    checkout().join("examples/deploy/helm/sutler")
 }
 
 fn template(world: &RealWorld, case: &str, more: &[&str]) -> Result<String, String> {

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 use sutler_testkit::http::{Caller, client};
 use sutler_testkit::registry::Target;
-use sutler_testkit::{RealWorld, SutlerProcess, guest, real};
+use sutler_testkit::{RealWorld, SutlerProcess, checkout, guest, real};
 use tempfile::TempDir;
 
 use crate::life::{KSML, chart, request, settings};
@@ -23,7 +23,7 @@ pub(crate) struct Real {
 /// Builds the program that runs instead of KSML.
 pub(crate) fn runner(folder: &Path) -> PathBuf {
     let program = folder.join("ksml-runner");
-    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/images/ksml-runner/build.sh");
+    let build = checkout().join("host/testkit/images/ksml-runner/build.sh");
     let built = Command::new("sh").arg(build).arg(&program).status().unwrap();
     assert!(built.success(), "the image's program could not be built");
     program

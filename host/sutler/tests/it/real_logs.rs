@@ -211,58 +211,81 @@ impl Site {
     }
 }
 
+enum Item {
+    Line {
+        number: usize,
+        time: String,
+    },
+    /// Its bounds, where it has them.
+    Gap {
+        from: Option<String>,
+        to: Option<String>,
+    },
+}
+
 /// What one follower was told, in its order.
 #[derive(Default)]
 struct Told {
-    /// By pod: numbers, and `None` for a gap.
-    pods: BTreeMap<String, Vec<Option<usize>>>,
+    pods: BTreeMap<String, Vec<Item>>,
     gaps: Vec<Value>,
     lines: usize,
+}
+
+/// Of one log, so that they are written alike; in text, a second comes before its fractions without the `Z`.
+fn time(of: &Value) -> Option<String> {
+    of.as_str().map(|t| t.trim_end_matches('Z').to_owned())
 }
 
 impl Told {
     fn take(&mut self, line: &str) {
         let item: Value = serde_json::from_str(line).unwrap();
         assert!(item.get("end").is_none(), "{item}");
-        let gap = item.get("gap");
-        let pod = gap.unwrap_or(&item)["pod"].as_str().unwrap().to_owned();
-        let number = item["line"].as_str().map(|l| l.split(' ').next().unwrap().parse().unwrap());
-        self.pods.entry(pod).or_default().push(number);
-        self.lines += usize::from(number.is_some());
-        self.gaps.extend(gap.cloned());
+        let (pod, told) = if let Some(gap) = item.get("gap") {
+            self.gaps.push(gap.clone());
+            (&gap["pod"], Item::Gap { from: time(&gap["from"]), to: time(&gap["to"]) })
+        } else {
+            self.lines += 1;
+            let number = item["line"].as_str().unwrap().split(' ').next().unwrap().parse().unwrap();
+            (&item["pod"], Item::Line { number, time: time(&item["timestamp"]).unwrap() })
+        };
+        self.pods.entry(pod.as_str().unwrap().to_owned()).or_default().push(told);
     }
 
-    /// Each number at most once and in order; what is missing lies at a gap. Answers how many are missing.
+    /// Answers how many numbers are missing, each of which lies at a gap.
     fn judge(&self, site: &Site, whole: bool, what: &str) -> usize {
-        let mut missing = 0;
         assert_eq!(self.pods.len(), PODS, "{what}");
-        for (n, (pod, told)) in
-            (0..PODS).filter_map(|n| self.pods.get_key_value(&format!("w-{n}"))).enumerate()
-        {
-            let (mut last, mut gap) = (if whole { Some(0) } else { None }, false);
-            for number in told {
-                let Some(number) = *number else {
-                    gap = true;
-                    continue;
-                };
-                if let Some(last) = last {
-                    assert!(number > last, "{what}: {pod} tells {number} after {last}");
-                    missing += number - last - 1;
-                    assert!(
-                        number == last + 1 || gap,
-                        "{what}: {pod} tells {number} after {last} without a gap"
-                    );
-                }
-                (last, gap) = (Some(number), false);
+        let of = |n: usize| (n, &self.pods[&format!("w-{n}")]);
+        (0..PODS).map(of).map(|(n, told)| judge(told, whole, site.lines(n), &format!("{what}: w-{n}"))).sum()
+    }
+}
+
+/// Each number at most once and in order; what is missing lies within the bounds of the gaps between its neighbours.
+fn judge(told: &[Item], whole: bool, lines: usize, what: &str) -> usize {
+    let (mut last, mut at) = (whole.then_some(0), String::new());
+    let (mut missing, mut gaps) = (0, Vec::new());
+    for item in told {
+        let (number, time) = match item {
+            Item::Gap { from, to } => {
+                gaps.push((from, to));
+                continue;
             }
+            Item::Line { number, time } => (*number, time),
+        };
+        if let Some(last) = last {
+            assert!(number > last, "{what} tells {number} after {last}");
+            missing += number - last - 1;
+            let begins = |(from, _): &(&Option<String>, _)| from.as_ref().is_none_or(|f| *f <= at);
+            let ends = |(_, to): &(_, &Option<String>)| to.as_ref().is_none_or(|t| t >= time);
             assert!(
-                last == Some(site.lines(n)) || gap,
-                "{what}: {pod} ends with {last:?} of {}",
-                site.lines(n)
+                number == last + 1 || (gaps.iter().any(begins) && gaps.iter().any(ends)),
+                "{what} tells {last} at {at} and then {number} at {time}, with the gaps {gaps:?}"
             );
         }
-        missing
+        (last, at) = (Some(number), time.clone());
+        gaps.clear();
     }
+    assert!(last == Some(lines) || !gaps.is_empty(), "{what} ends with {last:?} of {lines}");
+    missing
 }
 
 /// Follows to the end; `slow`: at most 128 kB each 100 ms.

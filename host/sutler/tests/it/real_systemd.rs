@@ -1,12 +1,12 @@
 //! The unit for systemd, by systemd's own tools.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use sutler_testkit::{real, sutler_binary};
+use sutler_testkit::{checkout, real, sutler_binary};
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/deploy/systemd")
+    checkout().join("examples/deploy/systemd")
 }
 
 fn run(program: &str, arguments: &[&str]) -> String {

@@ -184,7 +184,7 @@ async fn a_registry_in_trouble_is_not_an_unsigned_chart() {
 /// What cosign itself left in a registry.
 #[tokio::test]
 async fn signatures_that_cosign_made() {
-    let files = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cosign");
+    let files = sutler_testkit::checkout().join("host/capabilities/helm/tests/cosign");
     let ours = std::fs::read_to_string(files.join("cosign.pub")).unwrap();
     for name in ["simple", "bundle"] {
         let text = std::fs::read_to_string(files.join(format!("{name}.json"))).unwrap();

@@ -18,7 +18,8 @@ enum Step {
         after: i64,
         same: usize,
     },
-    /// A line written late: its time is before the last one's.
+    /// A line written late: its time is before the last one's, in the same second. A kubelet leaves out each line from
+    /// before the second that a request names, not only the first ones.
     Late,
     Cut,
     Restart,
@@ -194,7 +195,8 @@ async fn play(steps: &[Step]) -> Result<(), String> {
         match step {
             Step::Write { lines, after, same } => world.write(*lines, *after, *same),
             Step::Late if world.written > world.run => {
-                let at = world.now - 300_000;
+                let second = world.now.div_euclid(1_000_000_000) * 1_000_000_000;
+                let at = (world.now - 300_000).max(second);
                 world.line(at);
                 world.write(1, 1, 1);
             }
