@@ -44,7 +44,8 @@ pub(crate) async fn plan(
         (status = 202, description = "The work goes on", body = AcceptedBody,
             headers(("Location" = String, description = "Its operation"), ("Retry-After" = u64, description = "Seconds"))),
         (status = 409, description = "`request-id-reused`: the requestId stands for another body. \
-            `operation-running`: another body is being worked on for one of the resources", body = ErrorBody),
+            `operation-running`: another body is being worked on for one of the resources. \
+            `superseded`: the operation of this requestId failed, and another one has changed its resources since", body = ErrorBody),
         CallErrors))]
 pub(crate) async fn apply(
     State(api): State<Api>,

@@ -71,6 +71,9 @@ pub(crate) fn call_error(e: OperationError) -> CallError {
             message,
             retry_after: Some(retry_after),
         },
+        OperationError::Superseded { by, .. } => {
+            CallError::Conflict { code: "superseded", operation: by.to_string(), message, retry_after: None }
+        }
         OperationError::Conflict { id, .. } | OperationError::Contended(id) => CallError::Conflict {
             code: "operation-running",
             operation: id.to_string(),

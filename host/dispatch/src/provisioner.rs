@@ -141,7 +141,7 @@ pub struct OperationFilter {
 /// The call itself broke.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// 409: `request-id-reused` or `operation-running`, with the operation that is in the way.
+    /// 409: `request-id-reused`, `operation-running` or `superseded`, with the operation that is in the way.
     #[error("{message}")]
     Conflict { code: &'static str, operation: String, message: String, retry_after: Option<Duration> },
     /// 403: it would take more than a quota leaves.

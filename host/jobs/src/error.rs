@@ -14,6 +14,12 @@ pub enum OperationError {
     /// 409: another body touches one of the resources.
     #[error("operation {id} is working on one of these resources; try again in {} s", retry_after.as_secs())]
     Busy { id: JobId, retry_after: Duration },
+    /// 409: what it made is not what is there now.
+    #[error(
+        "operation {by} has changed what operation {id} was about since; look with inspect, and send what is wanted \
+         now as a new request"
+    )]
+    Superseded { id: JobId, by: JobId },
     /// 403: it would take more than a quota leaves.
     #[error(transparent)]
     OverQuota(OverQuota),

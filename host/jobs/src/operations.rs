@@ -220,7 +220,8 @@ impl Operations {
     /// Has the work taken back; asking again changes nothing. Answers the job as it is then.
     ///
     /// # Errors
-    /// As [`Operations::operation`]; `Busy` where another job has the resources by now.
+    /// As [`Operations::operation`]; `Busy` where another job has the resources by now, `Superseded` where
+    /// another had them since.
     pub async fn cancel(&self, who: Who<'_>, id: &JobId) -> Result<Operation, OperationError> {
         for _ in 0..TRIES {
             let job = self.read(who, id).await?;
@@ -283,6 +284,7 @@ impl Operations {
             }
             Err(LedgerError::Stale(_) | LedgerError::Unknown(_)) => Ok(None),
             Err(LedgerError::Busy(id)) => Err(OperationError::Busy { id, retry_after: wait::SOON }),
+            Err(LedgerError::Superseded(by)) => Err(OperationError::Superseded { id: job.id.clone(), by }),
             Err(LedgerError::NotFound(id)) => Err(OperationError::NotFound(id)),
             Err(e) => Err(OperationError::Ledger(e)),
         }

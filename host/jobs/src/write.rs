@@ -53,7 +53,9 @@ pub(crate) async fn write(ledger: &dyn Ledger, holding: &Holding, write: &Write)
                     return Written::Moved(row);
                 }
             }
-            Err(LedgerError::NotFound(_) | LedgerError::Busy(_)) => return Written::Gone,
+            Err(LedgerError::NotFound(_) | LedgerError::Busy(_) | LedgerError::Superseded(_)) => {
+                return Written::Gone;
+            }
             Err(e) => {
                 tracing::warn!(event = "ledger-write-failed", job = %write.id, error = %e, "trying again while the lease holds");
                 pauses.pause().await;

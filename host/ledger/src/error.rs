@@ -9,6 +9,9 @@ pub enum LedgerError {
     /// Another unfinished job has one of the resources.
     #[error("job {0} is working on one of these resources")]
     Busy(JobId),
+    /// The job that was to be taken up again has ended, and this later one has changed one of its resources since.
+    #[error("job {0} has changed one of these resources since")]
+    Superseded(JobId),
     #[error("there is no job {0}")]
     NotFound(JobId),
     /// Not now; nothing was written. Disk full, disk read-only, connection lost, time-out.

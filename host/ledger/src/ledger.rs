@@ -201,7 +201,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// one that reaches a final status gives them back.
     ///
     /// `LedgerError::Stale` where revision or token are no longer the row's; `LedgerError::Busy` where another job
-    /// has the resources.
+    /// has the resources; `LedgerError::Superseded` where a later one had them: what a job that has ended made is not
+    /// what is there now.
     fn commit(&self, write: Write) -> Answer<'_, Job>;
 
     /// Takes jobs that are due, fairly by tenant: each gets a new token and lease and a `Claimed` event.

@@ -8,6 +8,9 @@ use bollard::models::{
 
 use crate::Spec;
 
+/// Processes and threads of a container: many times what a JVM has, and a part of what a kernel gives to all.
+const MOST_PROCESSES: i64 = 4096;
+
 /// No capability, no new privileges, nothing of the host: whatever an image runs, as root or not, has less than a
 /// process of its user has on the host.
 pub(crate) fn of(
@@ -47,6 +50,7 @@ pub(crate) fn of(
         network_mode: Some(spec.network().to_owned()),
         mounts: (!spec.mounts.is_empty()).then(|| spec.mounts.iter().map(mount).collect()),
         privileged: Some(false),
+        pids_limit: Some(MOST_PROCESSES),
         cap_drop: Some(vec!["ALL".into()]),
         security_opt: Some(vec!["no-new-privileges".into()]),
         ..HostConfig::default()

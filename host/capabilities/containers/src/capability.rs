@@ -52,6 +52,8 @@ pub struct Containers {
     pub(crate) daemon: Arc<Daemon>,
     pub(crate) pulls: Arc<Pulls>,
     pub(crate) logins: Arc<dyn Logins>,
+    /// Held from counting to creating, so that no two take the last place.
+    pub(crate) making: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl std::fmt::Debug for Containers {
@@ -77,7 +79,7 @@ pub(crate) enum Named {
 
 impl Containers {
     pub fn new(daemon: Arc<Daemon>, logins: Arc<dyn Logins>) -> Self {
-        Self { daemon, pulls: Arc::default(), logins }
+        Self { daemon, pulls: Arc::default(), logins, making: Arc::default() }
     }
 
     pub(crate) async fn look(&self, call: &Call, name: &str) -> Result<Named, Error> {

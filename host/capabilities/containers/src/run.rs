@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bollard::auth::DockerCredentials;
 use bollard::query_parameters::{
-    ContainerArchiveInfoOptions, CreateContainerOptions, DownloadFromContainerOptions, StartContainerOptions,
-    UploadToContainerOptions,
+    ContainerArchiveInfoOptions, CreateContainerOptions, DownloadFromContainerOptions, InspectNetworkOptions,
+    StartContainerOptions, UploadToContainerOptions,
 };
 use futures::StreamExt as _;
 use sutler_model::{Call, Effective};
@@ -82,19 +82,41 @@ impl Containers {
         }
         // Before anything is taken away: what is new has to be there.
         self.image(call, &asked.image).await?;
-        if let Some(found) = found {
+        self.network(call, spec.network()).await?;
+        let id = if let Some(found) = found {
+            self.volumes_of(call, spec).await?;
             if !found.created {
                 self.end(call, &found, grace).await?;
             }
             self.take_away(call, &found).await?;
+            self.create(call, &asked).await?
         } else {
+            // Until it is there to be counted.
+            let _alone = self.making.lock().await;
             grant::one_more(grants, self.beside(call).await?)?;
-        }
+            self.volumes_of(call, spec).await?;
+            self.create(call, &asked).await?
+        };
+        self.fill_and_start(call, &asked, &id).await
+    }
+
+    async fn volumes_of(&self, call: &Call, spec: &Spec) -> Result<(), Error> {
         for mount in &spec.mounts {
             self.volume_of_owner(call, &mount.volume).await?;
         }
-        let id = self.create(call, &asked).await?;
-        self.fill_and_start(call, &asked, &id).await
+        Ok(())
+    }
+
+    async fn network(&self, call: &Call, name: &str) -> Result<(), Error> {
+        let docker = self.daemon.client_for(call).await?;
+        let asked = docker.inspect_network(name, None::<InspectNetworkOptions>);
+        match self.daemon.bounded(call, &format!("inspect network {name}"), Duration::ZERO, asked).await {
+            Ok(_) => Ok(()),
+            Err(Error::NotFound) => Err(Error::invalid(format!(
+                "Docker knows no network {name}; make it with `docker network create {name}`, or name another one"
+            ))),
+            Err(e) => Err(e),
+        }
     }
 
     /// How many containers the plugin has for the call's tenant and instance.

@@ -121,6 +121,7 @@ pub async fn a_retry_takes_the_resources_again(rig: &dyn Rig) {
     for j in [&other, &third] {
         ledger.commit(end(j, Status::Completed)).await.unwrap();
     }
+    // Nobody told what these take: then nobody knows that they changed anything.
     let again = ledger.commit(retry).await.unwrap();
     assert_eq!(again.standing.status, Status::Queued);
     let late = Sample { resources: vec!["a"], body: 4, request_id: "r-4".into(), ..held() };

@@ -75,6 +75,7 @@ macro_rules! contract_tests {
             a_quota_that_was_lowered_touches_nothing_that_runs
             forgotten_jobs_still_count
             a_long_history_is_counted_right
+            what_a_later_job_changed_is_left_alone
             what_is_taken_survives_export_and_import
             lists_tell_instances_apart
             equal_names_in_two_instances_never_meet

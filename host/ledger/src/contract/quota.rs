@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use sutler_model::{Measure, OverQuota, Quota, QuotaOf, Quotas, Use};
 
 use super::rig::{Rig, Sample, claim, claimed, end, id, row, write};
-use crate::{Begun, Filter, Happened, Job, Ledger, Phase, Record, Status, Takes};
+use crate::{Begun, Filter, Happened, Job, Ledger, LedgerError, Phase, Record, Status, Takes};
 
 const DAY: Duration = Duration::from_secs(86400);
 
@@ -208,6 +208,46 @@ pub async fn forgotten_jobs_still_count(rig: &dyn Rig) {
         ledger.commit(end(&job, Status::Cancelled)).await.unwrap();
     }
     assert_eq!(all_used(&*ledger).await, (2, 20, 2));
+}
+
+/// A job that has ended is not taken up again once a later one changed what it made: neither forward nor to clean up.
+pub async fn what_a_later_job_changed_is_left_alone(rig: &dyn Rig) {
+    let ledger = rig.ledger();
+    let reopened = |job: &Job, phase| {
+        let mut w = write(job);
+        (w.token, w.standing.status, w.standing.phase) = (None, Status::Queued, phase);
+        w.events = vec![Happened::Retried { phase }];
+        w
+    };
+    let two = |n: usize, request: usize, after: Option<Use>| {
+        let mut s = again(n, request, after, applications(2));
+        s.resources = vec!["main", "side"];
+        s.takes.resources.push((id("side"), after));
+        s
+    };
+    for (n, status) in [(1, Status::Failed), (2, Status::Completed)] {
+        let job = two(n, n, uses(10, 1)).create(&*ledger).await;
+        let ended = ledger.commit(end(&job, status)).await.unwrap();
+        let later = again(n, n + 10, None, applications(2)).create(&*ledger).await;
+        let refused = ledger.commit(reopened(&ended, Phase::Forward)).await;
+        assert!(matches!(&refused, Err(LedgerError::Busy(id)) if *id == later.id), "{refused:?}");
+        let over = ledger.commit(end(&later, Status::Completed)).await.unwrap();
+        for phase in [Phase::Forward, Phase::Cleanup] {
+            let refused = ledger.commit(reopened(&ended, phase)).await;
+            assert!(matches!(&refused, Err(LedgerError::Superseded(id)) if *id == later.id), "{refused:?}");
+        }
+        assert!(row(&*ledger, &job).await == ended, "a refused write leaves nothing");
+        // The later one is the last: it may be.
+        let again = ledger.commit(reopened(&over, Phase::Cleanup)).await.unwrap();
+        ledger.commit(end(&again, Status::Completed)).await.unwrap();
+    }
+    // An earlier one does not stand in the way of one that changed nothing.
+    let none = again(2, 31, None, applications(2)).create(&*ledger).await;
+    ledger.commit(end(&none, Status::Completed)).await.unwrap();
+    let gone = again(2, 32, None, applications(2)).create(&*ledger).await;
+    let failed = ledger.commit(end(&gone, Status::Failed)).await.unwrap();
+    ledger.commit(reopened(&failed, Phase::Forward)).await.unwrap();
+    assert_eq!(ledger.check().await.unwrap(), []);
 }
 
 pub async fn what_is_taken_survives_export_and_import(rig: &dyn Rig) {

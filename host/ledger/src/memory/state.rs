@@ -49,6 +49,15 @@ impl State {
         job.resources.iter().filter_map(held).filter(|id| **id != job.id).collect()
     }
 
+    /// The later job that changed one of the job's resources last.
+    fn later(&self, job: &Job) -> Option<&JobId> {
+        let scope = rules::scope(&job.application, &job.pair);
+        let last =
+            |r: &sutler_model::Identifier| self.taken.get(&(scope.clone(), r.to_string()))?.job.as_ref();
+        let there = |id: &&JobId| age(id) > age(&job.id) && self.jobs.contains_key(*id);
+        job.resources.iter().filter_map(last).find(there)
+    }
+
     /// Takes or frees the job's resources, as its status wants.
     fn settle(&mut self, job: &Job) {
         let scope = rules::scope(&job.application, &job.pair);
@@ -157,6 +166,12 @@ impl State {
             && let Some(other) = self.holders(&job).first()
         {
             return Err(LedgerError::Busy((*other).clone()));
+        }
+        if entry.job.standing.status.is_final()
+            && !job.standing.status.is_final()
+            && let Some(later) = self.later(&job)
+        {
+            return Err(LedgerError::Superseded(later.clone()));
         }
         self.settle(&job);
         self.put(job.clone(), &write.events, now);

@@ -8,6 +8,7 @@ use super::broken::{Broken, Effect, unreadable};
 use super::connections::Connections;
 use super::put::{Told, told};
 use super::row::{self, Closed, columns};
+use super::takes;
 use crate::seal::Keys;
 use crate::{Held, JobId, LeaseChange, LedgerError, Write, rules};
 
@@ -33,7 +34,9 @@ const COMMIT: &str = concat!(
        WHERE j.n = old.n AND j.revision = $2::bigint AND ($3::bigint IS NULL OR j.token = $3::bigint) \
        AND ($12::bigint IS NULL OR j.lease_holder IS NOT NULL) \
        AND ($14::boolean OR NOT old.ended OR NOT EXISTS (SELECT FROM job_resources r \
-         WHERE r.scope = j.scope AND r.resource = ANY (j.resources) AND r.job <> j.n)) \
+         WHERE r.scope = j.scope AND r.resource = ANY (j.resources) AND r.job <> j.n) \
+         AND NOT EXISTS (SELECT FROM resource_takes t WHERE t.scope = j.scope \
+           AND t.resource = ANY (j.resources) AND t.job > j.n)) \
        RETURNING ",
     columns!(),
     ", j.scope, j.queue), \
@@ -141,10 +144,11 @@ async fn attempt(
 /// Why a write was not done. `Ok` where nothing stands in its way any more.
 async fn refused(connections: &Connections, write: &Write) -> Result<(), Broken> {
     let row = row::by_id(connections, &write.id).await?;
-    let row = row.ok_or_else(|| LedgerError::NotFound(write.id.clone()))?.job;
-    let job = rules::written(&row, write, row.updated)?;
-    if row.standing.status.is_final() && !job.standing.status.is_final() {
+    let row = row.ok_or_else(|| LedgerError::NotFound(write.id.clone()))?;
+    let job = rules::written(&row.job, write, row.job.updated)?;
+    if row.job.standing.status.is_final() && !job.standing.status.is_final() {
         refuse_if_held(connections, &job).await?;
+        takes::refuse_if_later(connections, row.n, &job).await?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::connections::{Connection, Connections, Param};
 use super::export::{Gone, Sent, give};
 use super::row::{self, get};
 use crate::takes::{kept, text, used};
-use crate::{Record, Taken, Takes, rules};
+use crate::{Job, LedgerError, Record, Taken, Takes, rules};
 
 /// What a job takes, as the client library takes it.
 pub(super) struct Asked<'a> {
@@ -73,6 +73,18 @@ pub(super) async fn over_quota(
                $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], false)";
     let rows = connections.read(sql, &params).await?;
     rows.first().map_or(Ok(None), |r| found(r, 0))
+}
+
+/// `LedgerError::Superseded`, where a later job changed one of the job's resources last.
+pub(super) async fn refuse_if_later(connections: &Connections, n: i64, job: &Job) -> Result<(), Broken> {
+    let sql = "SELECT j.id FROM resource_takes t JOIN provisioning_jobs j ON j.n = t.job \
+               WHERE t.scope = $1 AND t.resource = ANY ($2) AND t.job > $3 LIMIT 1";
+    let scope = rules::scope(&job.application, &job.pair);
+    let resources: Vec<&str> = job.resources.iter().map(|r| r.as_str()).collect();
+    let rows = connections.read(sql, &[&scope, &resources, &n]).await?;
+    let Some(r) = rows.first() else { return Ok(()) };
+    let later = row::get::<&str>(r, 0)?.parse().map_err(|e| unreadable("a job's id", e))?;
+    Err(LedgerError::Superseded(later).into())
 }
 
 /// What of forgotten jobs counted counts on without them: `old` are the jobs.

@@ -6,6 +6,7 @@ use super::begin;
 use super::broken::Broken;
 use super::desk::Desk;
 use super::row::{self, Closed, Stored};
+use super::takes;
 use crate::{Held, JobId, LedgerError, Write, rules};
 
 /// What a write brings, sealed.
@@ -32,6 +33,9 @@ pub(super) fn commit(
         (true, false) => {
             if let Some(other) = begin::holder(conn, &job, Some(n))? {
                 return Err(begin::busy(conn, other)?);
+            }
+            if let Some(later) = takes::later(conn, n, &job)? {
+                return Err(LedgerError::Superseded(later).into());
             }
             begin::take(conn, n, &job)?;
         }

@@ -6,7 +6,7 @@ use sutler_model::{Application, Identifier, OverQuota, Pair, Use};
 use super::broken::{Broken, unreadable};
 use super::row;
 use crate::takes::{Counted, Totals, kept, over, text, used};
-use crate::{Job, Taken, Takes, rules};
+use crate::{Job, JobId, Taken, Takes, rules};
 
 /// The first quota that a job would be over.
 pub(super) fn over_quota(
@@ -52,6 +52,19 @@ fn counted_now(conn: &Connection, scope: &str, resource: &Identifier) -> Result<
     let found =
         statement.query_row([scope, resource.as_str()], |r| Ok(used(r.get(0)?, r.get(1)?))).optional()?;
     Ok(found.flatten())
+}
+
+/// The later job that changed one of the job's resources last.
+pub(super) fn later(conn: &Connection, n: i64, job: &Job) -> Result<Option<JobId>, Broken> {
+    let scope = rules::scope(&job.application, &job.pair);
+    let sql = "SELECT job FROM resource_takes WHERE scope = ?1 AND resource = ?2 AND job > ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    for r in &job.resources {
+        if let Some(other) = statement.query_row(params![scope, r.as_str(), n], |r| r.get(0)).optional()? {
+            return row::id_of(conn, other);
+        }
+    }
+    Ok(None)
 }
 
 /// A new job's part.

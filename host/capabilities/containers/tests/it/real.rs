@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use sutler_containers::{Containers, Error, LogQuery, Mount, Now};
+use sutler_containers::{Containers, Error, LogQuery, Mount, Now, Spec};
 use sutler_model::{Fence, Mode};
 use sutler_testkit::docker::{RealDocker, real_docker};
 use sutler_testkit::registry::Target;
+use tokio::task::JoinSet;
 
 use crate::support::{all, call, containers, grants, spec};
 
@@ -147,6 +148,40 @@ async fn real_docker_counts_containers_of_a_tenant() {
     for (call, name) in [(&acme, "count-1"), (&other, "count-3")] {
         s.world.remove(call, &granted, name).await.unwrap();
     }
+
+    let (granted, mut tried) = (grants("images = ['sutler.test/*']\nmax-containers = 3"), JoinSet::new());
+    for n in 0..8 {
+        let (world, acme, granted) = (s.world.clone(), acme.clone(), granted.clone());
+        tried.spawn(async move {
+            world.run(&acme, &granted, &spec(&format!("count-at-once-{n}")), Duration::ZERO).await
+        });
+    }
+    let ran = tried.join_all().await.into_iter().filter(Result::is_ok).count();
+    let there = s.docker.run(&["ps", "--all", "--quiet", "--filter", "name=count-at-once"]).lines().count();
+    for n in 0..8 {
+        let _ = s.world.remove(&acme, &granted, &format!("count-at-once-{n}")).await;
+    }
+    assert_eq!((ran, there), (3, 3), "of eight at once");
+}
+
+/// What a new container needs is looked for before the old one is taken away.
+#[tokio::test(flavor = "multi_thread")]
+async fn real_docker_an_update_that_cannot_run_leaves_what_runs() {
+    let Some(s) = site() else { return };
+    let acme = call("stays", Mode::Apply);
+    let wanted = spec("stays-orders");
+    s.world.run(&acme, &all(), &wanted, Duration::ZERO).await.unwrap();
+    s.docker.run(&["volume", "create", "stays-foreign"]);
+    let elsewhere = Spec { network: Some("stays-nowhere".into()), ..wanted.clone() };
+    let mount = Mount { volume: "stays-foreign".into(), path: "/data".into() };
+    let foreign = Spec { mounts: vec![mount], ..wanted.clone() };
+    for (changed, why) in [(elsewhere, "no network stays-nowhere"), (foreign, "stays-foreign")] {
+        let refused = s.world.run(&acme, &all(), &changed, Duration::ZERO).await.unwrap_err();
+        assert!(refused.to_string().contains(why), "{refused}");
+        assert_eq!(s.world.same(&acme, &all(), &wanted).await, Ok(true), "{why}");
+    }
+    s.world.remove(&acme, &all(), "stays-orders").await.unwrap();
+    s.docker.run(&["volume", "rm", "stays-foreign"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,7 +24,7 @@ async fn real_docker_containers_are_as_asked_for_and_have_no_more() {
     let made = s.docker.inspect("made-orders").unwrap();
     let host = &made["HostConfig"];
     assert_eq!((&host["Memory"], &host["MemorySwap"]), (&(256 << 20).into(), &(256 << 20).into()));
-    assert_eq!(host["NanoCpus"], 500_000_000);
+    assert_eq!((&host["NanoCpus"], &host["PidsLimit"]), (&500_000_000.into(), &4096.into()));
     assert_eq!((&host["Privileged"], &host["NetworkMode"]), (&false.into(), &"bridge".into()));
     assert_eq!((&host["CapDrop"][0], &host["CapAdd"]), (&"ALL".into(), &serde_json::Value::Null));
     assert_eq!(host["SecurityOpt"][0], "no-new-privileges");
