@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use sutler_catalog::{Entry, PairEntry};
 use sutler_jobs::{Asked, Ran};
 use sutler_ledger::Phase;
-use sutler_model::{Applied, Checkpoint, Failure, Fault, Mode, Planned, Progress, Request, Stopped};
+use sutler_model::{
+    Applied, Checkpoint, Failure, Fault, Identifier, Mode, Planned, Progress, Request, Stopped,
+};
 use sutler_runtime::RunError;
 
 /// A call's answer, and the fault to be recorded where one is behind it.
@@ -27,7 +29,7 @@ pub(crate) fn ran(
     match result {
         Err(RunError::Overloaded { .. }) => (Ran::NoRoom, None),
         Err(RunError::Fault(f)) => faulted(*f),
-        Ok(Err(s)) => match outputs(pair, &asked.request, &s.applied) {
+        Ok(Err(s)) => match reached(pair, &asked.request, &s.applied) {
             Ok(()) => (Ran::Stopped(s, None), None),
             Err(text) => broke(text),
         },
@@ -41,6 +43,10 @@ pub(crate) fn ran(
                 Ok(()) => (finished(pair, &asked.planned, applied, at), None),
             }
         }
+        Ok(Ok(Progress::Done(applied))) => match reached(pair, &asked.request, &applied) {
+            Err(text) => broke(text),
+            Ok(()) => (Ran::Progress(Progress::Done(applied)), None),
+        },
         Ok(Ok(progress)) => (Ran::Progress(progress), None),
     }
 }
@@ -66,6 +72,15 @@ fn next(pair: &PairEntry, phase: Phase, now: &str, next: &str) -> Result<(), Str
 
 /// Everything asked for is there once, and its outputs are what the plugin declared.
 fn done(pair: &PairEntry, request: &Request, applied: &[Applied]) -> Result<(), String> {
+    let there = |name: &Identifier| applied.iter().any(|a| a.resource == *name);
+    if let Some(missing) = request.changes.iter().map(|c| &c.resource).find(|r| !there(r)) {
+        return Err(format!("it ended without resource {missing}"));
+    }
+    reached(pair, request, applied)
+}
+
+/// Nothing is there that was not asked for, nothing twice, and outputs are what the plugin declared.
+fn reached(pair: &PairEntry, request: &Request, applied: &[Applied]) -> Result<(), String> {
     let asked: HashSet<&str> = request.changes.iter().map(|c| c.resource.as_str()).collect();
     let mut seen = HashSet::new();
     for a in applied {
@@ -73,15 +88,6 @@ fn done(pair: &PairEntry, request: &Request, applied: &[Applied]) -> Result<(), 
         if !asked.contains(name) || !seen.insert(name) {
             return Err(format!("it applied resource {name} twice or without being asked"));
         }
-    }
-    if let Some(missing) = asked.iter().find(|n| !seen.contains(*n)) {
-        return Err(format!("it ended without resource {missing}"));
-    }
-    outputs(pair, request, applied)
-}
-
-fn outputs(pair: &PairEntry, request: &Request, applied: &[Applied]) -> Result<(), String> {
-    for a in applied {
         let deleted = request.changes.iter().any(|c| c.resource == a.resource && c.settings.is_none());
         if deleted && a.outputs.as_object().is_some_and(serde_json::Map::is_empty) {
             continue;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures::stream::BoxStream;
+use serde_json::Value;
 use sutler_catalog::{Catalog, Entry, PairEntry, Snapshot};
 use sutler_jobs::{Asked, New, Operations};
 use sutler_ledger::Ledger;
@@ -16,6 +17,7 @@ use sutler_model::{
 };
 use sutler_runtime::Pins;
 
+use crate::large::{aside, large};
 use crate::operations::{self, KeptPlugins};
 use crate::provisioner::{CallError, Failed, ObservedView, Outcome, PlanView, Work};
 use crate::quotas::QuotaTable;
@@ -63,7 +65,8 @@ impl Inner {
         pair: &PairEntry,
         request: &Arc<Request>,
     ) -> Result<Result<(Proposal, Pins), Failed>, CallError> {
-        if let Err(f) = settings::check(request, pair) {
+        let asked = request.changes.iter().filter_map(|c| c.settings.as_ref());
+        if let Err(f) = aside(large(asked), || settings::check(request, pair)) {
             return Ok(Err(answers::failed(f)));
         }
         match entry.plugin.plan(request, &pair.context, entry.grants(&request.application)).await {
@@ -90,7 +93,8 @@ impl Inner {
             Err(f) => return Ok(Err(f)),
         };
         self.within_quotas(request, pair, &proposal).await?;
-        Ok(Ok(plan::view(request, pair, &proposal, &pins, &self.hash_key)))
+        let view = || plan::view(request, pair, &proposal, &pins, &self.hash_key);
+        Ok(Ok(aside(large(sides(&proposal)), view)))
     }
 
     /// Plans, and hands what is agreed to to the operations.
@@ -115,7 +119,8 @@ impl Inner {
             Ok(p) => p,
             Err(f) => return Ok(Err(f)),
         };
-        if let Err(f) = self.allowed(request, pair, (&proposal, &pins), plan_hash) {
+        let allowed = || self.allowed(request, pair, (&proposal, &pins), plan_hash);
+        if let Err(f) = aside(large(sides(&proposal)), allowed) {
             return Ok(Err(answers::failed(f)));
         }
         self.kept.keep(&entry).await.map_err(operations::ledger_error)?;
@@ -193,7 +198,12 @@ impl Inner {
         }
         let mut by_name: HashMap<Identifier, Observed> =
             observed.into_iter().map(|o| (o.resource.clone(), o)).collect();
-        let of = |k: &Known| by_name.remove(&k.resource).map(|o| drift::view(k, o, pair));
+        let of = |k: &Known| {
+            by_name.remove(&k.resource).map(|o| {
+                let large = large([&o.settings, &o.outputs].into_iter().flatten());
+                aside(large, || drift::view(k, o, pair))
+            })
+        };
         Ok(Ok(inquiry.resources.iter().filter_map(of).collect()))
     }
 
@@ -237,6 +247,11 @@ impl Inner {
             Err(e) => Err(log_error(e)),
         }
     }
+}
+
+/// What a plan compares.
+fn sides(proposal: &Proposal) -> impl Iterator<Item = &Value> {
+    proposal.changes.iter().flat_map(|c| [&c.before, &c.after]).flatten()
 }
 
 fn log_error(e: sutler_logs::Error) -> CallError {

@@ -4,8 +4,11 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 use sutler_catalog::{PairEntry, Schema};
-use sutler_model::{Difference, DifferenceClass, Inquiry, Known, Observed, Presence, field_changes};
+use sutler_model::{
+    Difference, DifferenceClass, Inquiry, Known, Observed, Presence, by_member, field_changes,
+};
 
+use crate::plan::{MOST_FIELDS, too_many};
 use crate::provisioner::ObservedView;
 
 /// Exactly the resources that were asked for, each once and with outputs as declared. Words for the fault.
@@ -31,8 +34,8 @@ pub(crate) fn check(inquiry: &Inquiry, observed: &[Observed], pair: &PairEntry) 
     }
 }
 
-pub(crate) fn view(known: &Known, o: Observed, pair: &PairEntry) -> ObservedView {
-    let mut drift = host_differences(known, &o, pair);
+pub(crate) fn view(known: &Known, mut o: Observed, pair: &PairEntry) -> ObservedView {
+    let mut drift = host_differences(known, &mut o, pair);
     let mut known_places: HashSet<String> = drift.iter().map(|d| d.at.clone()).collect();
     for d in o.differences {
         if known_places.insert(d.at.clone()) {
@@ -61,7 +64,7 @@ pub(crate) fn view(known: &Known, o: Observed, pair: &PairEntry) -> ObservedView
 }
 
 /// The host's own comparison: settings by their pointer, outputs under `/outputs`.
-fn host_differences(known: &Known, o: &Observed, pair: &PairEntry) -> Vec<Difference> {
+fn host_differences(known: &Known, o: &mut Observed, pair: &PairEntry) -> Vec<Difference> {
     let expects = known.settings.is_some() || known.outputs.is_some();
     match o.presence {
         Presence::Absent if expects => {
@@ -75,8 +78,9 @@ fn host_differences(known: &Known, o: &Observed, pair: &PairEntry) -> Vec<Differ
         Presence::Absent | Presence::Unknown => return vec![],
         Presence::Present => {}
     }
-    let mut out = compare(known.settings.as_ref(), o.settings.as_ref(), &pair.settings, "");
-    out.extend(compare(known.outputs.as_ref(), o.outputs.as_ref(), &pair.outputs, "/outputs"));
+    let warnings = &mut o.warnings;
+    let mut out = compare(known.settings.as_ref(), o.settings.as_ref(), &pair.settings, "", warnings);
+    out.extend(compare(known.outputs.as_ref(), o.outputs.as_ref(), &pair.outputs, "/outputs", warnings));
     out
 }
 
@@ -85,15 +89,23 @@ fn compare(
     actual: Option<&Value>,
     schema: &Schema,
     prefix: &str,
+    warnings: &mut Vec<String>,
 ) -> Vec<Difference> {
     let (Some(e), Some(a)) = (expected, actual) else { return vec![] };
-    field_changes(Some(e), Some(a))
+    let mut changes: Vec<_> = field_changes(Some(e), Some(a))
         .into_iter()
         // A secret that the plugin does not show, a field left out that has its default, and what tells of a moment
         // are not differences.
         .filter(|c| !schema.volatile(&c.path))
         .filter(|c| !(c.after.is_none() && schema.sensitive(&c.path)))
         .filter(|c| !(c.before.is_none() && c.after.as_ref() == schema.default_of(&c.path)))
+        .collect();
+    if changes.len() > MOST_FIELDS {
+        warnings.push(too_many(changes.len()));
+        changes = by_member(&changes, Some(e), Some(a));
+    }
+    changes
+        .into_iter()
         .map(|c| Difference {
             class: if c.after.is_none() { DifferenceClass::Missing } else { DifferenceClass::Drift },
             at: format!("{prefix}{}", c.path),

@@ -5,6 +5,7 @@ mod answers;
 mod apply;
 mod dispatcher;
 mod drift;
+mod large;
 mod operations;
 mod plan;
 mod provisioner;

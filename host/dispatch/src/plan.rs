@@ -6,10 +6,23 @@ use hmac::{Hmac, Mac};
 use serde_json::Value;
 use sha2::Sha256;
 use sutler_catalog::PairEntry;
-use sutler_model::{Action, Identifier, Planned, Proposal, Request, canonical_into, field_changes, hex};
+use sutler_model::{
+    Action, Identifier, Planned, Proposal, Request, by_member, canonical_into, field_changes, hex, member,
+};
 use sutler_runtime::Pins;
 
 use crate::provisioner::{PlanView, PlannedField, PlannedView};
+
+/// Fields of one resource that are told one by one; of more, the settings that hold them are told as a whole, so that
+/// an answer is not many times what was asked.
+pub(crate) const MOST_FIELDS: usize = 2_000;
+/// Fields that a plugin names in one list of a plan.
+const MOST_NAMED: usize = 1_000;
+
+/// The warning about [`MOST_FIELDS`].
+pub(crate) fn too_many(fields: usize) -> String {
+    format!("{fields} fields differ, more than {MOST_FIELDS}: what holds them is told as a whole")
+}
 
 /// What a plan may not say. Words for the fault.
 pub(crate) fn check(request: &Request, pair: &PairEntry, proposal: &Proposal) -> Result<(), String> {
@@ -22,6 +35,12 @@ pub(crate) fn check(request: &Request, pair: &PairEntry, proposal: &Proposal) ->
         }
         if !seen.insert(name) {
             return Err(format!("it planned resource {name} twice"));
+        }
+        for (list, what) in [(&c.unknown, "unknown"), (&c.replace_because, "replace-because")] {
+            if list.len() > MOST_NAMED {
+                let n = list.len();
+                return Err(format!("it named {n} fields of {name} as {what}; {MOST_NAMED} is the most"));
+            }
         }
     }
     if let Some(missing) = asked.iter().find(|n| !seen.contains(*n)) {
@@ -49,7 +68,17 @@ pub(crate) fn view(
 }
 
 fn planned(c: &Planned, pair: &PairEntry) -> PlannedView {
-    let mut fields: Vec<PlannedField> = field_changes(c.before.as_ref(), c.after.as_ref())
+    let (before, after) = (c.before.as_ref(), c.after.as_ref());
+    let (mut changes, mut warnings) = (field_changes(before, after), c.warnings.clone());
+    let mut replacing = HashSet::new();
+    if changes.len() > MOST_FIELDS {
+        warnings.push(too_many(changes.len()));
+        let forcing = changes.iter().filter(|f| forces_replace(c, pair, &f.path));
+        replacing.extend(forcing.map(|f| member(&f.path).to_owned()));
+        changes = by_member(&changes, before, after);
+    }
+    let unknown: HashSet<&str> = c.unknown.iter().map(String::as_str).collect();
+    let mut fields: Vec<PlannedField> = changes
         .into_iter()
         .map(|mut change| {
             let sides = (change.before.take(), change.after.take());
@@ -62,18 +91,16 @@ fn planned(c: &Planned, pair: &PairEntry) -> PlannedView {
             let (before, after) = (shown(sides.0), shown(sides.1));
             (change.before, change.after) = (before, after);
             PlannedField {
-                after_unknown: c.unknown.contains(&change.path),
-                requires_replace: forces_replace(c, pair, &change.path),
+                after_unknown: unknown.contains(change.path.as_str()),
+                requires_replace: forces_replace(c, pair, &change.path) || replacing.contains(&change.path),
                 sensitive,
                 change,
             }
         })
         .collect();
     // What is known only once applied is told even where before and after look the same.
-    for path in &c.unknown {
-        if fields.iter().any(|f| f.change.path == *path) {
-            continue;
-        }
+    let told: HashSet<String> = fields.iter().map(|f| f.change.path.clone()).collect();
+    for path in c.unknown.iter().filter(|p| !told.contains(*p)) {
         fields.push(PlannedField {
             change: sutler_model::FieldChange { path: path.clone(), before: None, after: None },
             after_unknown: true,
@@ -82,13 +109,15 @@ fn planned(c: &Planned, pair: &PairEntry) -> PlannedView {
         });
     }
     fields.sort_by(|a, b| a.change.path.cmp(&b.change.path));
-    PlannedView { resource: c.resource.clone(), action: c.action, fields, warnings: c.warnings.clone() }
+    PlannedView { resource: c.resource.clone(), action: c.action, fields, warnings }
 }
 
 fn forces_replace(c: &Planned, pair: &PairEntry, path: &str) -> bool {
     c.before.is_some()
         && (pair.settings.requires_replace(path)
-            || c.replace_because.iter().any(|r| path == r || path.starts_with(&format!("{r}/"))))
+            || c.replace_because.iter().any(|r| {
+                path.strip_prefix(r.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }))
 }
 
 /// The resources that the plan would replace.

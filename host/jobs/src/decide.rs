@@ -146,6 +146,22 @@ pub(crate) fn retry(job: &Job, kept: &Kept, policy: &Policy) -> Result<Change, I
     Ok(draft.parked(Duration::ZERO))
 }
 
+/// Nobody could read what the job is about until its time was over, or until it was to be taken back.
+pub(crate) fn unreadable(job: &Job) -> Result<Change, Illegal> {
+    let s = &job.standing;
+    let (code, when) = if s.cancel_requested {
+        ("cancelled", "was to be taken back")
+    } else {
+        ("deadline-exceeded", "was still there when its time was over")
+    };
+    let reason = format!(
+        "The operation {when}, and this version of sutler cannot read what it is about; what it did up to {} stays. \
+         Look at it with inspect; the operator finds why in the host's log.",
+        place(s)
+    );
+    Draft::of(job, &Kept::start()).failed(Failure::new(code, reason))
+}
+
 /// The final answer of a job that was cancelled, with what is left of it.
 pub(crate) fn cancelled(applied: Vec<sutler_model::Applied>) -> Ended {
     Ended::Failed {

@@ -20,6 +20,11 @@ use crate::write::{self, Written};
 /// When a job is looked at again whose row this version cannot read.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
+/// Calls that may follow one another at once while a host has a job. After them each waits a little, as a plugin that
+/// waits does: one that saves without end fills no ledger and lets others have their turn.
+const UNPACED: u32 = 100;
+const PACE: Duration = Duration::from_millis(250);
+
 pub(crate) struct Run {
     host: Arc<Host>,
     job: Job,
@@ -87,9 +92,16 @@ impl Run {
     /// Whether the job was parked or ended.
     async fn drive(&mut self, begun: bool) -> bool {
         let mut did = if begun { self.call().await } else { Did::Claimed };
+        let mut calls = 0_u32;
         loop {
             match self.write(&did).await {
-                Some(Then::Call) => did = self.call().await,
+                Some(Then::Call) => {
+                    calls += 1;
+                    if calls > UNPACED {
+                        tokio::time::sleep(PACE).await;
+                    }
+                    did = self.call().await;
+                }
                 Some(Then::Parked | Then::Ended) => return true,
                 None => return false,
             }
@@ -230,10 +242,14 @@ pub(crate) fn bare_write(job: &Job, change: &Change) -> Write {
     }
 }
 
-/// Gives a job back whose stored texts this version cannot read; a newer host may.
+/// Gives a job back whose stored texts this version cannot read: a newer host may. Once its time is over, or where it is
+/// to be taken back, it ends.
 pub(crate) async fn leave_unreadable(host: &Host, job: Job, why: StoredError) {
-    tracing::error!(event = "job-unreadable", job = %job.id, error = %why, "left to another host");
-    let write = Write {
+    let over = job.standing.cancel_requested || job.deadline <= job.updated;
+    let ended = over.then(|| decide::unreadable(&job).ok()).flatten();
+    let what = if ended.is_some() { "ended" } else { "left to another host" };
+    tracing::error!(event = "job-unreadable", job = %job.id, error = %why, "{what}");
+    let left = || Write {
         id: job.id.clone(),
         revision: job.revision,
         token: Some(job.token),
@@ -246,6 +262,7 @@ pub(crate) async fn leave_unreadable(host: &Host, job: Job, why: StoredError) {
         deadline_after: None,
         events: vec![],
     };
+    let write = ended.map_or_else(left, |change| row_write(&job, Duration::ZERO, &change));
     if let Err(e) = host.ledger.commit(write).await {
         tracing::warn!(event = "ledger-write-failed", job = %job.id, error = %e, "its lease runs out instead");
     }

@@ -1,6 +1,7 @@
 //! What the jobs keep in the ledger as JSON: what was asked, the checkpoint, the final answer. It reads back exactly
 //! as it was written; fields that are not known are ignored, so that an older host reads a newer one's.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sutler_ledger::Job;
@@ -65,6 +66,15 @@ pub enum StoredError {
     Name(#[from] InvalidName),
 }
 
+/// As deep as it was written: what callers and plugins may nest was measured before, and lies deeper in these texts.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.disable_recursion_limit();
+    let value = T::deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
 impl Asked {
     pub fn to_json(&self) -> String {
         let r = &self.request;
@@ -88,7 +98,7 @@ impl Asked {
     /// # Errors
     /// `StoredError` where the text is not what [`Asked::to_json`] writes.
     pub fn from_json(text: &str) -> Result<Self, StoredError> {
-        let d: AskedDoc = serde_json::from_str(text)?;
+        let d: AskedDoc = read(text)?;
         let a = d.application;
         let request = Request {
             id: RequestId::parse(&d.id)?,
@@ -115,7 +125,7 @@ impl Kept {
         })
     }
     pub(crate) fn of(job: &Job) -> Result<Self, StoredError> {
-        let d: KeptDoc = serde_json::from_str(&job.state)?;
+        let d: KeptDoc = read(&job.state)?;
         Ok(Self { state: d.state, written_by: d.written_by, message: d.message, applied: applied(d.applied) })
     }
 }
@@ -140,7 +150,7 @@ impl Ended {
     /// # Errors
     /// `StoredError` where the text is not what [`Ended::to_json`] writes.
     pub fn from_json(text: &str) -> Result<Self, StoredError> {
-        Ok(match serde_json::from_str(text)? {
+        Ok(match read(text)? {
             EndedDoc::Succeeded { applied: done } => Self::Succeeded(applied(done)),
             EndedDoc::Failed {
                 code,

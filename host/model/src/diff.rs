@@ -19,6 +19,25 @@ pub fn field_changes(before: Option<&Value>, after: Option<&Value>) -> Vec<Field
     out
 }
 
+/// The same changes told by the members of the two values that hold them, each as a whole, in the order of the changes.
+pub fn by_member(changes: &[FieldChange], before: Option<&Value>, after: Option<&Value>) -> Vec<FieldChange> {
+    let mut out: Vec<FieldChange> = Vec::new();
+    for member in changes.iter().map(|c| member(&c.path)) {
+        // Changes of one member stand together.
+        if out.last().is_none_or(|last| last.path != member) {
+            let side = |v: Option<&Value>| v.and_then(|v| v.pointer(member)).cloned();
+            out.push(FieldChange { path: member.to_owned(), before: side(before), after: side(after) });
+        }
+    }
+    out
+}
+
+/// The first part of a JSON Pointer.
+pub fn member(pointer: &str) -> &str {
+    let end = pointer.bytes().skip(1).position(|b| b == b'/').map_or(pointer.len(), |at| at + 1);
+    pointer.get(..end).unwrap_or(pointer)
+}
+
 fn walk(path: &mut String, before: Option<&Value>, after: Option<&Value>, out: &mut Vec<FieldChange>) {
     match (before, after) {
         (b, a) if b == a => {}

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sutler_jobs::{Ended, OperationError, OperationsConfig, Ran, Who};
-use sutler_ledger::{Happened, Status};
+use sutler_ledger::{Happened, Ledger, Memory, Record, Status};
 use sutler_model::Digest;
 use tokio::time::Instant;
 
 use crate::common::{
     Script, Seen, accepted, asked_of, config, done, ended, ended_code, goes_on, history, host, host_with,
-    ledger, new, new_of, row, stops, wait,
+    ledger, new, new_of, row, save, stops, wait,
 };
 
 fn after(millis: u64, ran: Ran) -> BoxFuture<'static, Ran> {
@@ -88,6 +88,50 @@ async fn a_short_pause_is_at_least_a_quarter_of_a_second() {
     let at: Vec<Duration> = worker.seen.lock().unwrap().iter().map(|s| s.at).collect();
     let pause = at[1] - at[0];
     assert!(pause >= Duration::from_millis(250) && pause < Duration::from_millis(300), "{pause:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_saves_without_end_is_slowed_down() {
+    let (ledger, _) = ledger();
+    let config = OperationsConfig { deadline_seconds: 60, ..config() };
+    let (ops, worker) = host_with(&ledger, Script::new("a", |s| save(&s.state)), &config);
+    ops.start();
+    let id = accepted(&ops.begin(new("r-1")).await.unwrap());
+    assert_eq!(ended_code(&ended(&ops, &id).await), "deadline-exceeded");
+    let calls = worker.calls().len();
+    assert!((101..=100 + 60 * 4 + 1).contains(&calls), "{calls} calls in a minute");
+    let at: Vec<Duration> = worker.seen.lock().unwrap().iter().map(|s| s.at).collect();
+    assert!(
+        at[99] - at[0] < Duration::from_millis(250),
+        "the first ones go on at once: {:?}",
+        at[99] - at[0]
+    );
+}
+
+/// A job whose texts no host reads is left to newer ones until its time is over or somebody wants it gone.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_can_read_ends_all_the_same() {
+    let config = OperationsConfig { deadline_seconds: 600, ..config() };
+    for cancelled in [false, true] {
+        let (ledger, _) = ledger();
+        let (ops, worker) = host_with(&ledger, Script::new("a", |_| wait(60_000)), &config);
+        let id = accepted(&ops.begin(new("r-1")).await.unwrap());
+        let (mut job, events) = row(&ledger, &id).await;
+        job.request = "{}".into();
+        let other = Arc::new(Memory::new(crate::common::clock()));
+        let record = Record::Job { job: Box::new(job), events, route: "apply".into(), body: [1; 32] };
+        other.import(record).await.unwrap();
+        let (ops, after) = host_with(&other, Script::new("b", |_| done()), &config);
+        ops.start();
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        assert_eq!(ops.operation(Who::Operator, &id).await.unwrap().ended, None, "a newer host may read it");
+        if cancelled {
+            ops.cancel(Who::Operator, &id).await.unwrap();
+        }
+        let code = ended_code(&ended(&ops, &id).await);
+        assert_eq!(code, if cancelled { "cancelled" } else { "deadline-exceeded" });
+        assert_eq!((worker.calls().len(), after.calls().len()), (1, 0));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -133,6 +133,55 @@ async fn work_that_cannot_be_done_is_an_answer() {
     }
 }
 
+/// What is taken at all can be applied, kept and told again, however deep it is.
+#[tokio::test]
+async fn what_is_nested_as_deep_as_may_be_is_done() {
+    let world = world().await;
+    // The body, `changes`, a change and its settings are around it.
+    let nested = |depth: usize| {
+        let mut value = json!(1);
+        for _ in 0..depth {
+            value = json!([value]);
+        }
+        SampleRequest::new("tool/hostile").create(json!({"do": "ok", "value": value})).body()
+    };
+    let most = nested(124);
+    assert_eq!(world.post("/plan", &nested(125)).await.status, 400);
+    let applied = world.post("/apply", &most).await;
+    assert_eq!(
+        (applied.status, applied.json["outcome"].as_str()),
+        (200, Some("succeeded")),
+        "{}",
+        applied.text
+    );
+    let again = world.post("/apply", &most).await;
+    assert_eq!(again.text, applied.text);
+}
+
+/// An answer is not many times what was asked, and says whatever has to be agreed to.
+#[tokio::test(flavor = "multi_thread")]
+async fn very_many_changes_are_told_together() {
+    let world = world().await;
+    let settings = |add: u32| {
+        let many: Vec<u32> = (0..30_000).map(|n| n + add).collect();
+        json!({"do": "ok", "value": many, "fixed": format!("f{add}")})
+    };
+    let body = SampleRequest::new("tool/hostile").update(settings(1), settings(0)).body();
+    let plan = world.post("/plan", &body).await;
+    assert_eq!(plan.json["outcome"], "planned", "{:.300}", plan.text);
+    let change = &plan.json["changes"][0];
+    let told: Vec<(&str, bool)> = change["fields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| (f["path"].as_str().unwrap(), f["requiresReplace"] == true))
+        .collect();
+    assert_eq!(told, [("/fixed", true), ("/value", false)]);
+    assert_eq!(change["fields"][1]["after"][29_999], 30_000);
+    assert!(change["warnings"].to_string().contains("30001 fields differ"), "{}", change["warnings"]);
+    assert!(plan.text.len() < 2 * body.to_string().len(), "{} bytes", plan.text.len());
+}
+
 #[tokio::test]
 async fn routes_methods_and_headers() {
     let world = world().await;
