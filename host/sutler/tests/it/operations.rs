@@ -167,6 +167,25 @@ async fn a_failure_worth_another_try_goes_on_where_it_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn old_work_is_not_taken_up_again_over_newer_work() {
+    let (site, _host, api) = world(&format!("{QUICK}attempts = 2\n")).await;
+    gate(&site.cluster, "closed");
+    let old = seven::request(deed("sixth", "fail-at-gate")).body();
+    assert_eq!(outcome(&api.apply(&old).await), (200, "gate-closed"));
+    gate(&site.cluster, "open");
+    let newer = seven::request(json!({"note": "newer"})).body();
+    assert_eq!(outcome(&api.apply(&newer).await), (200, "succeeded"));
+    let id = api.get("/operations").await.json["operations"][0]["operationId"].clone();
+    site.cluster.forget_requests();
+    let refused = api.post("/apply", &old).await;
+    assert_eq!(error(&refused), (409, "superseded"), "{}", refused.text);
+    assert_eq!(refused.json["error"]["operationId"], id, "{}", refused.text);
+    assert_eq!(site.cluster.requests().len(), 0, "nothing was done");
+    // Whoever still wants that asks anew.
+    assert_eq!(outcome(&api.apply(&renewed(&old)).await), (200, "succeeded"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cancelled_work_is_taken_back_in_reverse() {
     let (site, host, api) = world(QUICK).await;
     gate(&site.cluster, "closed");
