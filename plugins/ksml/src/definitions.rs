@@ -1,6 +1,7 @@
 //! Whether KSML would read the definitions, asked before anything is written. What KSML might accept is accepted:
 //! only its own parser knows all of the language.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sutler_sdk::prelude::*;
@@ -12,6 +13,8 @@ use crate::settings::Definition;
 
 /// Values in one definition, after what stands for others in it: more than a megabyte of text has.
 const VALUES: usize = 100_000;
+/// Of a name, in characters, in an error.
+const LONGEST: usize = 100;
 
 /// The file of a definition; a name that is a file's name already stays.
 pub fn file(name: &str) -> String {
@@ -79,10 +82,32 @@ fn parse(name: &str, text: &str) -> Result<(Value, Option<String>)> {
         }
         serde_saphyr::from_str_with_options::<Value>(text, options)
     };
-    let value = read(LastWins).map_err(|e| refused(name, &format!("is not one YAML document: {e}")))?;
+    let value =
+        read(LastWins).map_err(|e| refused(name, &format!("is not one YAML document: {}", told(&e))))?;
     // KSML 2 refuses what KSML 1 read as the last of the two.
-    let repeated = read(Once).err().map(|e| format!("definition {name}: {e}; KSML 2 refuses that"));
+    let repeated = read(Once).err().map(|e| format!("definition {name}: {}; KSML 2 refuses that", told(&e)));
     Ok((value, repeated))
+}
+
+/// The parser's words for those who write YAML, not for those who call it; the place is at the beginning or the end.
+fn told(e: &serde_saphyr::Error) -> String {
+    const ENDS: usize = 200;
+    let text = e.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+    let more = text.chars().count().saturating_sub(ENDS * 2);
+    if more == 0 {
+        return text;
+    }
+    let head: String = text.chars().take(ENDS).collect();
+    let tail: String = text.chars().skip(ENDS + more).collect();
+    format!("{head}…{tail}")
+}
+
+/// A name as an error shows it: of a long one the beginning.
+fn short(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()).into(),
+        None => name.into(),
+    }
 }
 
 fn escaped(name: &str) -> String {

@@ -6,6 +6,7 @@ pub mod config;
 pub mod definitions;
 pub mod docker;
 pub mod health;
+mod room;
 pub mod secrets;
 pub mod settings;
 pub mod state;
@@ -72,7 +73,8 @@ impl Pipeline for Ksml {
             return docker::plan(of, &config);
         }
         let at = config.release(of)?;
-        let mut warnings = of.wanted.as_ref().map(Settings::check).transpose()?.unwrap_or_default();
+        let checked = of.wanted.is_some().then(|| work::check(of, &config, &at)).transpose()?;
+        let (mut warnings, values) = checked.unwrap_or_default();
         let found = state::find(&at)?;
         if of.wanted.as_ref().is_some_and(|wanted| wanted.running) {
             helm::pull(&config.chart())?;
@@ -87,14 +89,18 @@ impl Pipeline for Ksml {
                 }
                 warnings.push(format!("release {} is {}", at.name, state::word(release.status)));
             }
+            if planned.action != Action::NoOp {
+                warnings.extend(values::another_group(&release.values, &values));
+            }
             let job =
                 of.wanted.as_ref().is_some_and(|w| w.running && w.restart_policy == RestartPolicy::Never);
             if job && planned.action != Action::NoOp && state::is_job(&release.values) {
                 warnings.push("a Job cannot change in place: it is deleted and runs again".into());
             }
         }
-        if planned.replace_because.iter().any(|p| p == "/storeSize") {
-            warnings.push("volumes of the old size stay until somebody deletes their claims".into());
+        if let Some(wanted) = of.wanted.as_ref().filter(|_| planned.action == Action::Replace) {
+            let resized = !planned.replace_because.is_empty();
+            warnings.extend(claims::replacement(&at, wanted, resized)?);
         }
         if of.deletes() {
             let has_store = planned.before.as_ref().is_some_and(|b| b.get("storeSize").is_some());
@@ -129,7 +135,7 @@ impl Pipeline for Ksml {
             Action::Create => work::take_away(&release),
             _ if stops(of.wanted.as_ref()) => work::go_on(&release),
             _ if stops(of.believed.as_ref()) => work::stop_again(of, &release),
-            _ => work::roll_back(&release, at.step),
+            _ => work::roll_back(of, &release, at.step),
         }
     }
 

@@ -10,7 +10,7 @@ mod security;
 pub use extras::{ErrorHandling, Format, Level, Logging, Metrics, NetworkPolicy, OnError, ServiceMonitor};
 pub use security::{Kafka, Mechanism, RegistrySecurity, SchemaRegistry, Secret, Security};
 
-use crate::definitions;
+use crate::{definitions, room};
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -147,9 +147,6 @@ pub enum RestartPolicy {
     Never,
 }
 
-/// The most that definitions and schemas may hold together: a ConfigMap takes 1 MiB, with its own text around it.
-const ROOM: usize = 1_000_000;
-
 impl Settings {
     /// From what is recorded of an application, which has no secret in it: an empty one stands for it.
     ///
@@ -175,7 +172,7 @@ impl Settings {
     /// `too-large`, `unsupported-settings` and `invalid-definition`, with the place.
     pub fn check(&self) -> Result<Vec<String>> {
         self.check_cluster()?;
-        self.check_size()?;
+        room::check(self)?;
         if self.restart_policy == RestartPolicy::Never && self.replicas > 1 {
             let why = "an application that is never restarted runs as a Job with one replica; leave replicas out, or use restartPolicy on_exit";
             return Err(unsupported(why).at("/replicas"));
@@ -204,19 +201,6 @@ impl Settings {
                 Err(unsupported(why).at("/cluster"))
             }
         }
-    }
-
-    fn check_size(&self) -> Result<()> {
-        let definitions: usize = self.definitions.iter().map(|(name, d)| name.len() + d.text().len()).sum();
-        let schemas: usize = self.schemas.iter().map(|(name, s)| name.len() + s.len()).sum();
-        if definitions + schemas <= ROOM {
-            return Ok(());
-        }
-        let why = format!(
-            "definitions ({definitions} bytes) and schemas ({schemas} bytes) go into one ConfigMap, which keeps at most {ROOM} bytes; split the application"
-        );
-        let at = if schemas > definitions { "/schemas" } else { "/definitions" };
-        Err(Error::new("too-large", why).at(at))
     }
 }
 

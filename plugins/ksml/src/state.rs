@@ -5,8 +5,9 @@ use sutler_sdk::prelude::*;
 
 use crate::config::Config;
 use crate::health::{self, Phase, Pods};
+use crate::secrets::Mounted;
 use crate::settings::{RestartPolicy, Settings};
-use crate::{secrets, stopped, values};
+use crate::{claims, secrets, stopped, values};
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -34,8 +35,19 @@ pub struct Outputs {
 /// What there is of an application.
 pub enum Found {
     Release(Box<Release>),
-    /// It is stopped; its settings as they were sent, without secrets.
-    Stopped(Value),
+    Stopped(stopped::Record),
+}
+
+impl Found {
+    /// The Secret that it mounts, or would.
+    pub fn mounted(&self) -> Option<Mounted> {
+        match self {
+            Self::Release(release) => values::mounted(&release.values),
+            Self::Stopped(record) => {
+                record.secret.clone().map(|name| Mounted { name, version: String::new() })
+            }
+        }
+    }
 }
 
 /// # Errors
@@ -126,15 +138,19 @@ pub fn actual(
     deep: bool,
 ) -> Result<Actual<Outputs>> {
     let mut recorded = match found {
-        Found::Stopped(settings) => settings.clone(),
+        Found::Stopped(record) => record.settings.clone(),
         Found::Release(release) => record(at, release)?,
     };
     let settings = Settings::recorded(recorded.clone())?;
-    let warnings = tell_secrets(of, at, &settings, &mut recorded)?;
+    let mounted = found.mounted();
+    let mounted = mounted.as_ref().map(|m| m.name.as_str());
+    let warnings = tell_secrets(of, at, (&settings, mounted), &mut recorded)?;
     let (outputs, differences) = match found {
         Found::Stopped(_) => (Outputs::stopped(config, at), vec![]),
         Found::Release(release) if deep => {
-            (Outputs::of(&settings, at, release, &helm::readiness(at)?)?, drift(at)?)
+            let mut differences = drift(at)?;
+            differences.extend(claims::drift(at, &settings)?);
+            (Outputs::of(&settings, at, release, &helm::readiness(at)?)?, differences)
         }
         Found::Release(release) => (Outputs::with(&settings, release, &Health::Ready, None), vec![]),
     };
@@ -142,7 +158,7 @@ pub fn actual(
 }
 
 fn record(at: &ReleaseReference, release: &Release) -> Result<Value> {
-    release.values.pointer(values::RECORD).cloned().ok_or_else(|| {
+    values::recorded(&release.values).ok_or_else(|| {
         let why = format!(
             "release {}/{} was not made for this application; choose another name or uninstall it",
             at.namespace, at.name
@@ -156,7 +172,7 @@ fn record(at: &ReleaseReference, release: &Release) -> Result<Value> {
 fn tell_secrets(
     of: &Subject<Settings>,
     at: &ReleaseReference,
-    settings: &Settings,
+    (settings, mounted): (&Settings, Option<&str>),
     recorded: &mut Value,
 ) -> Result<Vec<String>> {
     let Some(told) = of.settings() else { return Ok(vec![]) };
@@ -165,7 +181,7 @@ fn tell_secrets(
         return Ok(vec![]);
     }
     let mut unknown = false;
-    for (pointer, same) in secrets::same(at, told)? {
+    for (pointer, same) in secrets::same(at, told, mounted)? {
         let sent = of.wanted_json.as_ref().or(of.believed_json.as_ref()).and_then(|s| s.pointer(pointer));
         let Some(sent) = sent.filter(|_| held.contains(&pointer)) else { continue };
         unknown |= same.is_none();

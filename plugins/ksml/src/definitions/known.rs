@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::{LONGEST, short};
+
 /// Everything that can be referred to by name, within one definition.
 #[derive(Debug, Default)]
 pub(super) struct Known<'a> {
@@ -60,10 +62,16 @@ impl<'a> Known<'a> {
     }
 }
 
-/// ` did you mean "in"?` or else what is known.
+/// So many names are compared: each takes time with the product of the lengths.
+const COMPARED: usize = 200;
+
+/// ` did you mean "in"?` or else what is known. Names longer than an error shows are not compared.
 pub(super) fn meant<'a>(found: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    let compared = |name: &str| name.len() <= LONGEST;
     let near = known
         .clone()
+        .filter(|k| compared(found) && compared(k) && k.len().abs_diff(found.len()) <= k.len().div_ceil(3))
+        .take(COMPARED)
         .map(|k| (strsim::damerau_levenshtein(found, k), k))
         .filter(|(distance, k)| *distance <= k.len().div_ceil(3))
         .min();
@@ -77,5 +85,6 @@ pub(super) fn meant<'a>(found: &str, known: impl Iterator<Item = &'a str> + Clon
     let more = all.len().saturating_sub(20);
     all.truncate(20);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("known are {}{rest}", all.join(", "))
+    let shown: Vec<_> = all.into_iter().map(short).collect();
+    format!("known are {}{rest}", shown.join(", "))
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use sutler_sdk::Result;
 
 use super::known::{Known, meant, members};
-use super::refused;
+use super::{refused, short};
 
 pub(super) const TOPICS: [&str; 3] = ["streams", "tables", "globalTables"];
 const SECTIONS: [&str; 7] =
@@ -24,7 +24,7 @@ pub(super) fn check(definition: &str, document: &Value) -> Result<()> {
             let known = meant(key, SECTIONS.into_iter());
             return Err(refused(
                 definition,
-                &format!("has {key:?} at its top, which KSML does not know; {known}"),
+                &format!("has {:?} at its top, which KSML does not know; {known}", short(key)),
             ));
         }
     }
@@ -35,13 +35,13 @@ pub(super) fn check(definition: &str, document: &Value) -> Result<()> {
     let walk = Walk { definition, known: Known::of(top) };
     walk.topics(top)?;
     for (name, function) in members(top, "functions") {
-        walk.function(&format!("functions.{name}"), Some(function).filter(|f| f.is_object()))?;
+        walk.function(&format!("functions.{}", short(name)), Some(function).filter(|f| f.is_object()))?;
     }
     for (name, pipeline) in members(top, "pipelines") {
-        walk.pipeline(&format!("pipelines.{name}"), pipeline)?;
+        walk.pipeline(&format!("pipelines.{}", short(name)), pipeline)?;
     }
     for (name, producer) in members(top, "producers") {
-        walk.producer(&format!("producers.{name}"), producer)?;
+        walk.producer(&format!("producers.{}", short(name)), producer)?;
     }
     Ok(())
 }
@@ -105,13 +105,20 @@ impl Walk<'_> {
     fn topics(&self, top: &Map<String, Value>) -> Result<()> {
         for (i, section) in TOPICS.into_iter().enumerate() {
             for (name, topic) in members(top, section) {
-                let earlier = TOPICS.into_iter().take(i).find(|s| members(top, s).any(|(n, _)| n == name));
+                let earlier =
+                    TOPICS.into_iter().take(i).find(|s| top.get(*s).is_some_and(|t| t.get(name).is_some()));
                 if let Some(earlier) = earlier {
-                    let why =
-                        format!("has {name:?} in {earlier} and in {section}; give one of them another name");
+                    let why = format!(
+                        "has {:?} in {earlier} and in {section}; give one of them another name",
+                        short(name)
+                    );
                     return Err(refused(self.definition, &why));
                 }
-                self.functions(&format!("{section}.{name}"), topic, &["timestampExtractor", "partitioner"])?;
+                self.functions(
+                    &format!("{section}.{}", short(name)),
+                    topic,
+                    &["timestampExtractor", "partitioner"],
+                )?;
             }
         }
         Ok(())
@@ -207,7 +214,10 @@ impl Walk<'_> {
             return Ok(());
         };
         let meant = meant(name, known.iter().copied());
-        Err(refused(self.definition, &format!("names {name:?} at {at}, which is no {what} of it; {meant}")))
+        Err(refused(
+            self.definition,
+            &format!("names {:?} at {at}, which is no {what} of it; {meant}", short(name)),
+        ))
     }
 }
 

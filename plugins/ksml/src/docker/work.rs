@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sutler_sdk::containers;
+use sutler_sdk::containers::{self, Spec};
 use sutler_sdk::prelude::*;
 
 use super::{check, spec, state};
@@ -52,13 +52,32 @@ pub(crate) fn apply(of: &Subject<Settings>, config: &Config, step: Step) -> Answ
 fn run(of: &Subject<Settings>, config: &Config, settings: &Settings, sent: Option<&Value>) -> Answer {
     check(settings)?;
     let (spec, extras) = spec::of(of, config, settings, sent)?;
+    if containers::inspect(&spec.name)?.is_some() {
+        // That a volume is somebody else's is told before the container goes that is there.
+        for mount in &extras.mounts {
+            containers::make_volume(&mount.volume, "")?;
+        }
+    }
     match containers::run_with(&spec, &extras, grace(config)) {
         Err(e) if e.is("pulling") => return Ok(Progress::wait(Step::Release, PAUSE * 2, e.reason)),
-        other => other?,
+        other => other.map_err(|e| explained(e, &spec))?,
     }
     // It runs again: that it was stopped must not be told of it once it is gone another time.
     containers::remove_volume(&state::stopped(&spec.name))?;
     Ok(Progress::Next(Step::ready(0)))
+}
+
+/// What Docker does not find where a container starts is its network, or an image that went in this moment.
+fn explained(e: Error, spec: &Spec) -> Error {
+    if !e.is("not-found") {
+        return e;
+    }
+    let network = spec.network.as_deref().unwrap_or("bridge");
+    let why = format!(
+        "container {} cannot start: Docker has no network {network}, or image {} went; make the network, or name another one as network in [plugins.ksml.config], and apply again",
+        spec.name, spec.image
+    );
+    Error::new("not-found", why)
 }
 
 /// Ends the container and takes it away, where there is one.
@@ -150,4 +169,18 @@ pub(crate) fn cancel(of: &Subject<Settings>, config: &Config) -> Answer {
 
 fn cannot(why: &str) -> Error {
     Error::new("cannot-cancel", why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_found_is_named() {
+        let spec = Spec { network: Some("kafka".into()), ..Spec::new("orders", "registry.example/ksml:9") };
+        let e = explained(Error::new("not-found", "there is no such container"), &spec);
+        assert!(e.is("not-found") && e.reason.contains("no network kafka"), "{e}");
+        let other = Error::new("conflict", "somebody has it");
+        assert_eq!(explained(other.clone(), &spec), other);
+    }
 }

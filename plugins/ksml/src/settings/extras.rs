@@ -58,8 +58,9 @@ pub struct ServiceMonitor {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^([1-9][0-9]{0,4}(ms|s|m|h))+$"))]
     pub interval: Option<String>,
-    /// What the operator's Prometheus selects by.
+    /// What the operator's Prometheus selects by: labels as Kubernetes has them, but none that Helm and sutler put there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = label_names(), "additionalProperties" = label_value()))]
     pub labels: BTreeMap<String, String>,
 }
 
@@ -70,10 +71,30 @@ pub struct NetworkPolicy {
     pub enabled: bool,
     /// Rules as `spec.ingress` of a NetworkPolicy has them.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("items" = rule("from")))]
     pub ingress: Option<Vec<Map<String, Value>>>,
     /// Rules as `spec.egress` of a NetworkPolicy has them.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("items" = rule("to")))]
     pub egress: Option<Vec<Map<String, Value>>>,
+}
+
+/// A rule of a NetworkPolicy; what stands in its lists is for Kubernetes to judge.
+fn rule(peers: &str) -> Value {
+    let list = json!({"type": "array", "items": {"type": "object"}});
+    json!({"type": "object", "properties": {peers: list, "ports": list}, "additionalProperties": false})
+}
+
+fn label_names() -> Value {
+    json!({
+        "maxLength": 317,
+        "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+        "not": {"pattern": r"^(app\.kubernetes\.io|helm\.sh|sutler\.dev)/"},
+    })
+}
+
+fn label_value() -> Value {
+    json!({"type": "string", "pattern": "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"})
 }
 
 /// What happens about a record that cannot be read, worked on or written.

@@ -6,26 +6,34 @@ use sutler_sdk::prelude::*;
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Kafka {
     /// `host:port`, several with commas.
-    #[schemars(length(min = 1))]
+    #[schemars(regex(pattern = "^[!-~]([ -~]*[!-~])?$"))]
     pub bootstrap_servers: String,
-    /// Kafka's application id; the application's own where it is left out.
+    /// Kafka's application id, which names groups and topics. Where it is left out: the application's own with a
+    /// `groupIdPattern`, else the release's name.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[A-Za-z0-9._-]{1,200}$"))]
     pub application_id: Option<String>,
     #[serde(default)]
     pub security: Security,
     /// For the patterns below.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[!-~]{1,200}$"))]
     pub tenant: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[!-~]{1,200}$"))]
     pub instance: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[!-~]{1,200}$"))]
     pub environment: Option<String>,
     /// `{tenant}-{instance}-{environment}-{topic}`
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[!-~]{1,500}$"))]
     pub topic_pattern: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[!-~]{1,500}$"))]
     pub group_id_pattern: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[!-~]{1,500}$"))]
     pub transactional_id_pattern: Option<String>,
 }
 
@@ -43,6 +51,7 @@ pub enum Security {
         ca: String,
     },
     Sasl {
+        #[schemars(regex(pattern = r"^[^\x00-\x1f\x7f]+$"))]
         username: String,
         #[schemars(extend("writeOnly" = true))]
         password: Secret,
@@ -97,7 +106,7 @@ impl Mechanism {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct SchemaRegistry {
     /// `https://host:port`, several with commas.
-    #[schemars(regex(pattern = "^https?://[^@]+$"))]
+    #[schemars(regex(pattern = "^https?://[ -?A-~]*[!-?A-~]$"))]
     pub url: String,
     #[serde(default)]
     pub security: RegistrySecurity,
@@ -111,7 +120,7 @@ pub enum RegistrySecurity {
     None,
     /// User and password, as HTTP has them.
     Basic {
-        #[schemars(regex(pattern = "^[^:]+$"))]
+        #[schemars(regex(pattern = r"^[^:\x00-\x1f\x7f]+$"))]
         username: String,
         #[schemars(extend("writeOnly" = true))]
         password: Secret,

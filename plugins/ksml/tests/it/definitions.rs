@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ksml::definitions::check;
 use ksml::settings::Definition;
+use serde_json::json;
 use sutler_sdk::{Error, Result};
 
 fn of(yaml: &str) -> Result<Vec<String>> {
@@ -229,4 +230,45 @@ fn no_two_files_meet() {
         let e = of(names, schemas).unwrap_err();
         assert_eq!((e.code.as_str(), e.at.as_deref()), ("invalid-definition", Some(at)), "{}", e.reason);
     }
+}
+
+#[test]
+fn long_names_are_cut_and_not_compared() {
+    let (one, other) = ("a".repeat(20_000), "b".repeat(20_000));
+    let pipeline = |name: &str, from: &str| json!({ name: {"from": from} });
+    for definition in [
+        json!({"streams": {&one: {}}, "pipelines": pipeline("p", &other)}),
+        json!({"streams": {"in": {}}, "pipelines": pipeline(&one, &other)}),
+        json!({"streams": {&one: {}}, "tables": {&one: {}}}),
+        json!({"functions": {&one: {"stores": [&other]}}}),
+        json!({"producers": {&one: {"to": "x"}}}),
+        json!({ &one: 1 }),
+    ] {
+        let object = Definition::Object(definition.as_object().unwrap().clone());
+        let e = check(&BTreeMap::from([("main".to_owned(), object)]), [].iter()).unwrap_err();
+        assert!(e.reason.len() < 800 && e.reason.contains('…'), "{} bytes: {}", e.reason.len(), e.reason);
+    }
+    for yaml in [format!("a: *{one}\n"), format!("a: !<{one}> [\n"), format!("%{one}\n")] {
+        let reason = refused(&yaml).reason;
+        assert!(reason.len() < 800, "{} bytes: {reason}", reason.len());
+    }
+    let twice = of(&format!("streams:\n  ? {one}\n  : {{topic: b}}\n  ? {one}\n  : {{topic: c}}\n")).unwrap();
+    assert!(twice.len() == 1 && twice[0].len() < 800 && twice[0].contains("line 4"), "{twice:?}");
+    // Of what an error shows whole, the near one is still told.
+    let (long, near) = ("a".repeat(99), format!("{}b", "a".repeat(98)));
+    let yaml = format!("streams: {{{long}: {{topic: x}}}}\npipelines: {{p: {{from: {near}}}}}\n");
+    assert!(refused(&yaml).reason.contains(&format!("did you mean {long:?}?")));
+}
+
+#[test]
+fn errors_of_yaml_are_for_those_who_write_it() {
+    let twice = of("streams: {a: {topic: b}, a: {topic: c}}\n").unwrap();
+    let several = refused("streams: {}\n---\nstreams: {}\n").reason;
+    let large = refused(&format!("description: [{}]\n", "1, ".repeat(200_000))).reason;
+    for said in [&twice[0], &several, &large] {
+        for hint in ["Options", "from_str", "DuplicateKeyPolicy", "budget"] {
+            assert!(!said.contains(hint), "{said}");
+        }
+    }
+    assert!(twice[0].contains("line 1") && twice[0].contains("duplicate mapping key"), "{twice:?}");
 }

@@ -229,3 +229,21 @@ fn the_configuration_is_of_one_target() {
         assert!(refused.reason.contains(said), "{refused:?}");
     }
 }
+
+#[test]
+fn what_cannot_be_had_for_the_new_one_leaves_the_old_one() {
+    let mut s = session();
+    s.apply(Create, settings(), NONE).unwrap();
+    // As it is where the volume is somebody else's by now.
+    world(|w| w.refused.insert("make-volume".into()));
+    s.apply(Update, with(settings(), json!({"size": "M"})), settings()).unwrap_err();
+    assert!(world(|w| w.containers.values().all(|c| c.spec.milli_cpus == 1000 && c.status.state.running)));
+    assert_eq!(s.inspect(settings(), NONE).unwrap()["differences"], json!([]));
+}
+
+#[test]
+fn equal_applications_have_names_of_their_own_in_kafka() {
+    let mut s = session();
+    let made = s.apply(Create, settings(), NONE).unwrap();
+    assert_eq!(runner()["kafka"]["application.id"], made["release"]);
+}

@@ -177,6 +177,83 @@ fn another_store_size_is_a_replacement() {
     assert_eq!(world(|w| w.writes.iter().filter(|w| w.starts_with("uninstall")).count()), 1);
 }
 
+/// A claim of the application's release, of this size.
+fn claim(release: &str, number: u32, size: &str) {
+    let name = format!("store-{release}-{number}");
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "ksml-acme", "labels": {"app.kubernetes.io/instance": release}},
+        "spec": {"resources": {"requests": {"storage": size}}},
+    });
+    world(|w| w.objects.insert(format!("PersistentVolumeClaim ksml-acme/{name}"), claim));
+}
+
+fn claims() -> usize {
+    world(|w| w.objects.keys().filter(|k| k.starts_with("PersistentVolumeClaim")).count())
+}
+
+#[test]
+fn a_replacement_takes_the_volumes_of_the_old_size_along() {
+    let sized = |size: &str| with(settings(), json!({ "storeSize": size }));
+    let mut s = session();
+    let made = s.apply(Create, sized("1024Mi"), NONE).unwrap();
+    let release = made["release"].as_str().unwrap().to_owned();
+    claim(&release, 0, "1Gi");
+    claim(&release, 1, "1Gi");
+    assert_eq!(s.inspect(sized("1024Mi"), NONE).unwrap()["differences"], json!([]), "another unit");
+    s.apply(Update, with(sized("1024Mi"), json!({"size": "M"})), NONE).unwrap();
+    assert_eq!(claims(), 2, "an update keeps them");
+    let plan = s.plan(Update, sized("2Gi"), sized("1024Mi")).unwrap();
+    let told = plan["warnings"].to_string();
+    assert!(told.contains("deleted with its old volumes") && told.contains("-0"), "{told}");
+    let before = world(|w| w.writes.len());
+    s.apply(Replace, sized("2Gi"), sized("1024Mi")).unwrap();
+    let verbs: Vec<String> =
+        world(|w| w.writes.iter().skip(before).map(|w| w.split('/').next().unwrap().to_owned()).collect());
+    let gone = "delete PersistentVolumeClaim ksml-acme";
+    assert_eq!(verbs, ["uninstall ksml-acme", gone, gone, "upgrade ksml-acme"]);
+    claim(&release, 0, "2Gi");
+    s.apply(Replace, sized("2Gi"), sized("1024Mi")).unwrap();
+    assert_eq!(claims(), 1, "repeated, those of the new size stay");
+    // It is cut off once the release is gone.
+    world(|w| w.refused.insert("upgrade".into()));
+    s.apply(Replace, sized("3Gi"), sized("2Gi")).unwrap_err();
+    claim(&release, 0, "2Gi");
+    world(|w| w.refused.clear());
+    s.apply(Replace, sized("3Gi"), sized("2Gi")).unwrap();
+    assert_eq!(claims(), 0);
+}
+
+#[test]
+fn volumes_that_may_not_be_deleted_are_told_with_their_size() {
+    let sized = |size: &str| with(settings(), json!({ "storeSize": size }));
+    let mut s = session();
+    let made = s.apply(Create, sized("1Gi"), NONE).unwrap();
+    let release = made["release"].as_str().unwrap().to_owned();
+    world(|w| w.refused.insert("PersistentVolumeClaim".into()));
+    let plan = s.plan(Update, sized("2Gi"), sized("1Gi")).unwrap();
+    assert!(plan["warnings"].to_string().contains("gets them again"), "{plan}");
+    s.apply(Replace, sized("2Gi"), sized("1Gi")).unwrap();
+    world(|w| w.refused.clear());
+    claim(&release, 0, "1Gi");
+    let seen = s.inspect(sized("2Gi"), NONE).unwrap();
+    assert_eq!(
+        seen["differences"],
+        json!([{"at": "/storeSize", "class": "DifferenceClass::Drift", "expected": "2Gi", "actual": "1Gi"}])
+    );
+}
+
+#[test]
+fn another_name_in_kafka_is_told() {
+    let mut s = session();
+    let named = |id: &str| with(settings(), json!({"kafka": {"applicationId": id}}));
+    s.apply(Create, named("orders"), NONE).unwrap();
+    let plan = s.plan(Update, settings(), named("orders")).unwrap();
+    assert!(plan["warnings"].to_string().contains("write orders as kafka.applicationId"), "{plan}");
+    let plan = s.plan(Update, with(named("orders"), json!({"size": "M"})), NONE).unwrap();
+    assert_eq!(plan["warnings"], json!([]));
+}
+
 #[test]
 fn drift_of_the_releases_objects_is_told() {
     let mut s = session();
@@ -249,6 +326,22 @@ fn secrets_are_marked_and_unknown_settings_refused() {
     let (settings, outputs, steps) = session().described();
     let text = settings.to_string();
     assert_eq!(text.matches("\"writeOnly\":true").count(), 4);
+    // What these let through is tested where a host holds settings against them.
+    for bounded in [
+        "Kafka/properties/applicationId/pattern",
+        "Kafka/properties/bootstrapServers/pattern",
+        "Kafka/properties/groupIdPattern/pattern",
+        "Kafka/properties/topicPattern/pattern",
+        "Kafka/properties/transactionalIdPattern/pattern",
+        "Kafka/properties/tenant/pattern",
+        "SchemaRegistry/properties/url/pattern",
+        "ServiceMonitor/properties/labels/propertyNames/pattern",
+        "ServiceMonitor/properties/labels/additionalProperties/pattern",
+        "NetworkPolicy/properties/ingress/items/properties/from",
+        "NetworkPolicy/properties/egress/items/properties/to",
+    ] {
+        assert!(settings.pointer(&format!("/$defs/{bounded}")).is_some(), "{bounded}: {text}");
+    }
     assert_eq!(settings["additionalProperties"], false);
     assert!(text.contains(r#""required":["type","certificate","key","ca"]"#), "{text}");
     assert!(text.len() < 64 << 10);

@@ -8,6 +8,8 @@ mod health;
 mod lifecycle;
 mod names;
 mod running;
+mod secrets;
+mod sizes;
 mod values;
 
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 
 use expect_test::expect_file;
 use ksml::config::Config;
-use ksml::values::{Input, of};
+use ksml::secrets::Mounted;
+use ksml::values::{Input, of, recorded};
 use serde_json::{Value, json};
 use sutler_sdk::helm::ReleaseReference;
 
@@ -10,13 +11,15 @@ use crate::{settings, with};
 
 fn values(config: Value, settings: Value, secret_version: Option<&str>) -> Value {
     let config: Config = serde_json::from_value(config).unwrap();
+    let secret = secret_version
+        .map(|version| Mounted { name: "orders-prod-12345678-kafka".into(), version: version.into() });
     of(&Input {
         config: &config,
         release: &ReleaseReference::new("ksml-acme", "orders-prod-12345678"),
         application: "orders",
         settings: &serde_json::from_value(settings.clone()).unwrap(),
         sent: &settings,
-        secret_version,
+        secret: secret.as_ref(),
     })
 }
 
@@ -138,4 +141,43 @@ fn newer_charts_prefix_the_patterns() {
     let config = json!({"chart": "oci://x/y", "pattern-prefix": "axual."});
     let v = values(config, with(settings(), json!({"kafka": {"topicPattern": "{topic}"}})), None);
     assert_eq!(v["ksmlRunnerConfig"]["kafka"]["axual.topic.pattern"], "{topic}");
+}
+
+/// Texts stand in the values once, and what is read back is what was sent.
+#[test]
+fn the_record_holds_no_text_twice() {
+    let sent = with(
+        settings(),
+        json!({
+            "definitions": {"copy": "TEXT-OF-IT", "b.yaml": {"streams": {}}, "c.yml": "streams: {}"},
+            "schemas": {"A.avsc": "SCHEMA-OF-IT", "b.b": "{}"},
+        }),
+    );
+    let mut made = values(config(), sent.clone(), None);
+    assert_eq!(recorded(&made), Some(sent.clone()));
+    for text in ["TEXT-OF-IT", "SCHEMA-OF-IT"] {
+        assert_eq!(made.to_string().matches(text).count(), 1, "{made}");
+    }
+    // A text that somebody changed or took away is told as it is.
+    made["ksmlDefinitions"]["copy.yaml"] = json!("OTHER");
+    made["schemaDefinitions"].as_object_mut().unwrap().remove("A.avsc");
+    let told = recorded(&made).unwrap();
+    assert_eq!((&told["definitions"]["copy"], &told["schemas"]), (&json!("OTHER"), &json!({"b.b": "{}"})));
+    // A release of before holds everything itself.
+    made["global"]["sutler"]["settings"] = sent.clone();
+    assert_eq!(recorded(&made), Some(sent));
+    assert_eq!(recorded(&json!({"ksmlDefinitions": {}})), None, "of somebody else");
+}
+
+#[test]
+fn equal_applications_have_names_of_their_own_in_kafka() {
+    let id = |over: Value| {
+        values(config(), with(settings(), json!({ "kafka": over })), None)["ksmlRunnerConfig"]["kafka"]
+            ["application.id"]
+            .clone()
+    };
+    assert_eq!(id(json!({})), "orders-prod-12345678");
+    assert_eq!(id(json!({"topicPattern": "{tenant}-{topic}"})), "orders-prod-12345678");
+    assert_eq!(id(json!({"groupIdPattern": "{tenant}-{group.id}"})), "orders");
+    assert_eq!(id(json!({"applicationId": "mine", "groupIdPattern": "{tenant}-{group.id}"})), "mine");
 }
