@@ -57,8 +57,10 @@ pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
     let mut stages = Stages::new(&args.only);
     let all = &mut stages;
     let cases = [("PROPTEST_CASES", args.cases.to_string())];
-    stage(all, "every test, many cases", || tests(project, "not test(/(^|::)real_/)", &cases));
-    all.figure(format!("{} cases a property", args.cases));
+    stage(all, "every test, many cases", || {
+        let told = tests(project, "not test(/(^|::)real_/)", &cases)?;
+        Ok(with(told, format!("{} cases a property", args.cases)))
+    });
     let seeds = [("SUTLER_SIMULATION_SEEDS", args.simulations.to_string())];
     stage(all, "simulation of the jobs", || tests(project, "test(/simulation/)", &seeds));
     let crashes = [("SUTLER_CRASH_SEEDS", args.crashes.to_string())];
@@ -69,13 +71,13 @@ pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
     });
     stage(all, "faults", || faults(project, args));
     stage(all, "releases beside helm", || {
-        on_a_cluster(
+        let told = on_a_cluster(
             project,
             "test(/real_helm::/)",
             &[("SUTLER_CHART", "all".into()), ("SUTLER_SEEDS", args.sequences.to_string())],
-        )
+        )?;
+        Ok(with(told, format!("every chart, {} sequences", args.sequences)))
     });
-    all.figure(format!("every chart, {} sequences", args.sequences));
     stage(all, "a faulty API server", || {
         let mut told = vec![("SUTLER_FAULTY_OPERATIONS", args.operations.to_string())];
         told.extend(args.seed.map(|seed| ("SUTLER_FAULTY_SEED", seed.to_string())));
@@ -93,6 +95,11 @@ pub fn run(project: &Project, args: &SoakArgs) -> Result<()> {
         told(command.args(["--run-ignored", "only"]).env("SUTLER_PREVIOUS_BIN", previous))
     });
     stages.close()
+}
+
+fn with(mut figures: Vec<String>, one: String) -> Vec<String> {
+    figures.push(one);
+    figures
 }
 
 fn stage(stages: &mut Stages, name: &'static str, work: impl FnOnce() -> Result<Vec<String>>) {
