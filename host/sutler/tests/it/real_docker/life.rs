@@ -28,7 +28,7 @@ async fn real_docker_life_of_an_application() {
     let runner = s.docker.file(&name, "/ksml/config/ksml-runner.yaml").2;
     let runner: Value = serde_json::from_str(&runner).unwrap();
     assert_eq!(runner["ksml"]["definitions"], json!({"orders": "orders.yaml"}));
-    assert_eq!(runner["kafka"]["application.id"], "orders");
+    assert_eq!(runner["kafka"]["application.id"], json!(name), "no other application's");
     assert!(s.docker.file(&name, "/ksml/definitions/orders.yaml").2.contains("topic: in"));
 
     restarted(&s, &name, &outputs).await;
