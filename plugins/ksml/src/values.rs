@@ -31,8 +31,6 @@ pub struct Input<'a> {
     pub settings: &'a Settings,
     /// The settings as they were sent.
     pub sent: &'a Value,
-    /// The mounted Secret.
-    pub secret: Option<&'a Mounted>,
 }
 
 /// The operator's values, of the file and then of the table, with those of the settings over them. Below all of them
@@ -71,17 +69,17 @@ fn generated(input: &Input<'_>) -> Value {
     if let Some(image) = &input.config.image {
         merge(&mut out, json!({ "image": parts(image) }));
     }
-    if let Some(Mounted { name, version }) = input.secret {
-        merge(
-            &mut out,
-            json!({
-                "podAnnotations": {VERSION: version},
-                "volumes": [{"name": VOLUME, "secret": {"secretName": name}}],
-                "volumeMounts": [{"name": VOLUME, "mountPath": FOLDER, "readOnly": true}],
-            }),
-        );
-    }
     out
+}
+
+/// Adds the Secret that pods mount.
+pub fn mount(values: &mut Value, Mounted { name, version }: &Mounted) {
+    let added = json!({
+        "podAnnotations": {VERSION: version},
+        "volumes": [{"name": VOLUME, "secret": {"secretName": name}}],
+        "volumeMounts": [{"name": VOLUME, "mountPath": FOLDER, "readOnly": true}],
+    });
+    merge(values, added);
 }
 
 /// Settings without secrets, and without the texts that stand in the values already: `true` in the place of an object

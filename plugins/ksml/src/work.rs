@@ -42,23 +42,6 @@ pub(crate) fn remove(at: &ReleaseReference) -> Answer {
     Ok(progress)
 }
 
-/// The chart's values for what is wanted.
-fn values_of(
-    of: &Subject<Settings>,
-    config: &Config,
-    at: &ReleaseReference,
-    secret: Option<&Mounted>,
-) -> Result<Value> {
-    Ok(values::of(&values::Input {
-        config,
-        release: at,
-        application: &of.application.id,
-        settings: of.wanted()?,
-        sent: of.wanted_json.as_ref().unwrap_or(&Value::Null),
-        secret,
-    }))
-}
-
 /// That nothing is wrong with the wanted settings, and that everything that is written of them has room: warnings, and
 /// the chart's values without a Secret.
 ///
@@ -71,7 +54,13 @@ pub(crate) fn check(
 ) -> Result<(Vec<String>, Value)> {
     let wanted = of.wanted()?;
     let warnings = wanted.check()?;
-    let values = values_of(of, config, at, None)?;
+    let values = values::of(&values::Input {
+        config,
+        release: at,
+        application: &of.application.id,
+        settings: wanted,
+        sent: of.wanted_json.as_ref().unwrap_or(&Value::Null),
+    });
     room::check_values(wanted, &values)?;
     Ok((warnings, values))
 }
@@ -115,10 +104,11 @@ fn make_way(of: &Subject<Settings>, at: &ReleaseReference) -> Result<Option<Prog
 }
 
 pub(crate) fn install(of: &Subject<Settings>, config: &Config, at: &ReleaseReference) -> Answer {
-    check(of, config, at)?;
+    let (_, mut values) = check(of, config, at)?;
     let found = state::find(at)?;
-    let secret = secret(at, of.wanted()?, found.as_ref())?;
-    let values = values_of(of, config, at, secret.as_ref())?;
+    if let Some(secret) = secret(at, of.wanted()?, found.as_ref())? {
+        values::mount(&mut values, &secret);
+    }
     let mut before = 0;
     if let Some(Found::Release(now)) = &found {
         before = now.revision;

@@ -50,7 +50,6 @@ pub(super) fn of(
         application: &of.application.id,
         settings,
         sent: sent.unwrap_or(&Value::Null),
-        secret: None,
     });
     let image = config.image.as_deref().unwrap_or_default();
     let (memory_bytes, milli_cpus) = settings.size.limits();

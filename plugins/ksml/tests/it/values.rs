@@ -3,7 +3,7 @@
 use expect_test::expect_file;
 use ksml::config::Config;
 use ksml::secrets::Mounted;
-use ksml::values::{Input, of, recorded};
+use ksml::values::{Input, mount, of, recorded};
 use serde_json::{Value, json};
 use sutler_sdk::helm::ReleaseReference;
 
@@ -11,16 +11,17 @@ use crate::{settings, with};
 
 fn values(config: Value, settings: Value, secret_version: Option<&str>) -> Value {
     let config: Config = serde_json::from_value(config).unwrap();
-    let secret = secret_version
-        .map(|version| Mounted { name: "orders-prod-12345678-kafka".into(), version: version.into() });
-    of(&Input {
+    let mut values = of(&Input {
         config: &config,
         release: &ReleaseReference::new("ksml-acme", "orders-prod-12345678"),
         application: "orders",
         settings: &serde_json::from_value(settings.clone()).unwrap(),
         sent: &settings,
-        secret: secret.as_ref(),
-    })
+    });
+    if let Some(version) = secret_version {
+        mount(&mut values, &Mounted { name: "orders-prod-12345678-kafka".into(), version: version.into() });
+    }
+    values
 }
 
 /// No secret stands in the values, and they are what the file says.
