@@ -26,7 +26,7 @@ fn definition(comment: &str) -> Value {
 
 #[test]
 fn what_can_be_applied_can_be_stopped_started_updated_and_deleted() {
-    for text in ["a line of words ".repeat(59_000), noise(440_000)] {
+    for text in ["a line of words ".repeat(59_000), noise(430_000)] {
         let mut s = session();
         let running = definition(&text);
         let still = with(running.clone(), json!({"running": false}));
@@ -58,9 +58,9 @@ fn what_is_too_large_is_told_before_any_write() {
     let pem = json!({"type": "pem", "certificate": "C", "key": "K", "ca": noise(400_000)});
     let rules: Vec<Value> = (0..20_000).map(|n| json!({"ports": [{"port": n}]})).collect();
     for (wanted, at, said) in [
-        (definition(&noise(950_000)), "/definitions", "350000"),
-        (with(definition(&noise(950_000)), json!({"running": false})), "/definitions", "350000"),
-        (with(settings(), json!({"schemas": {"a.avsc": noise(950_000)}})), "/schemas", "350000"),
+        (definition(&noise(950_000)), "/definitions", "700000"),
+        (with(definition(&noise(950_000)), json!({"running": false})), "/definitions", "700000"),
+        (with(settings(), json!({"schemas": {"a.avsc": noise(950_000)}})), "/schemas", "700000"),
         (definition(&"a".repeat(1_000_001)), "/definitions", "1000000"),
         (with(settings(), json!({"kafka": {"security": pem}})), "/kafka", "300000"),
         (
