@@ -58,6 +58,9 @@ impl PluginConfig {
     pub fn whole(&self) -> Result<serde_json::Value, String> {
         let mut config =
             serde_json::to_value(&self.config).map_err(|e| format!("its config has no JSON form: {e}"))?;
+        if let Some(place) = address_with_login(&config) {
+            return Err(format!("config{place}: {LOGIN_IN_ADDRESS}"));
+        }
         for (key, file) in &self.config_files {
             if self.config.contains_key(key) {
                 return Err(format!("{key:?} stands in config and in config-files; keep one of them"));
@@ -80,6 +83,37 @@ impl PluginConfig {
         }
         std::fs::read_to_string(file).map_err(|e| unreadable(e.to_string()))
     }
+}
+
+/// What is told of an address with a login in it: never the address.
+pub const LOGIN_IN_ADDRESS: &str = "this address has a user name or a password in it; write it without, and put them \
+    under [registries.\"HOST\"] as username and password-file";
+
+/// The place (`.config.chart`) of the first address of a chart or a registry that has a login in it: every `oci://…`, and
+/// whatever address stands in `chart` or `charts`.
+pub fn address_with_login(value: &serde_json::Value) -> Option<String> {
+    fn find(key: &str, value: &serde_json::Value) -> Option<String> {
+        match value {
+            serde_json::Value::String(text) => has_login(key, text).then(String::new),
+            serde_json::Value::Array(items) => {
+                items.iter().enumerate().find_map(|(i, v)| Some(format!(".{i}{}", find(key, v)?)))
+            }
+            serde_json::Value::Object(fields) => {
+                fields.iter().find_map(|(k, v)| Some(format!(".{k}{}", find(k, v)?)))
+            }
+            _ => None,
+        }
+    }
+    find("", value)
+}
+
+fn has_login(key: &str, text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let address = match rest.rsplit_once('@') {
+        Some((before, digest)) if digest.starts_with("sha256:") || digest.starts_with("sha512:") => before,
+        _ => rest,
+    };
+    (scheme.eq_ignore_ascii_case("oci") || key == "chart" || key == "charts") && address.contains('@')
 }
 
 /// Grants by capability. An absent one grants nothing to a plugin, and limits nothing for an instance or a tenant.
@@ -191,6 +225,7 @@ mod tests {
         for (toml, said) in [
             ("[config-files]\na = \"none.yaml\"\n", "config-files.a: "),
             ("[config-files]\na = \".\"\n", "no regular file"),
+            ("[config]\nchart = \"oci://u:hunter2@r/x\"\n", "config.chart: this address has a user name"),
             ("[config-files]\na = \"broken.yaml\"\n", "broken.yaml: "),
             ("[config]\na = 1\n[config-files]\na = \"values.yaml\"\n", "keep one of them"),
         ] {

@@ -87,14 +87,19 @@ pub(crate) fn config(
             ));
         }
         (Some(t), None) => {
-            let mut config: PluginConfig =
-                toml::from_str(t).map_err(|e| format!("{}: {e}", beside.display()))?;
+            let mut config: PluginConfig = toml::from_str(t).map_err(|e| told(&beside, t, &e))?;
             config.beside(beside.parent().unwrap_or(Path::new("")));
             config
         }
         (None, c) => c.cloned().unwrap_or_default(),
     };
     Ok((config, text))
+}
+
+/// Where a file is wrong and why, without its lines: one may hold a secret.
+fn told(file: &Path, text: &str, e: &toml::de::Error) -> String {
+    let before = e.span().and_then(|s| text.get(..s.start)).unwrap_or_default();
+    format!("{} line {}: {}", file.display(), before.matches('\n').count() + 1, e.message())
 }
 
 /// A regular file of bounded size: a pipe or a device would be read for ever.

@@ -10,10 +10,15 @@ mod index;
 mod marks;
 mod schema;
 mod takes;
+mod violation;
 
 pub use catalog::Catalog;
-pub use config::{CapabilityGrants, CatalogConfig, InstanceScope, PluginConfig, ScopeConfig, SecretSource};
+pub use config::{
+    CapabilityGrants, CatalogConfig, InstanceScope, LOGIN_IN_ADDRESS, PluginConfig, ScopeConfig,
+    SecretSource, address_with_login,
+};
 pub use entry::{Entry, PairEntry};
 pub use faults::FaultLog;
 pub use index::{FileState, Snapshot};
-pub use schema::{Schema, SchemaError, Violation};
+pub use schema::{Schema, SchemaError};
+pub use violation::Violation;

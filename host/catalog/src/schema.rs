@@ -1,10 +1,10 @@
 //! A plugin's JSON Schema: checked when the plugin is loaded, run on each call.
 
-use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
 use crate::marks::Marks;
+use crate::violation::{self, Violation};
 
 /// A schema's text.
 const MAX_BYTES: usize = 64 << 10;
@@ -19,13 +19,6 @@ pub enum SchemaError {
     Remote(String),
     #[error("at {at}: {message}")]
     Invalid { at: String, message: String },
-}
-
-/// What breaks a schema: a JSON Pointer and words without the value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    pub path: String,
-    pub message: String,
 }
 
 /// A compiled schema and its marks.
@@ -80,16 +73,7 @@ impl Schema {
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        let Some(e) = self.validator.iter_errors(value).next() else { return Ok(()) };
-        let mut path = e.instance_path().to_string();
-        if let ValidationErrorKind::AdditionalProperties { unexpected }
-        | ValidationErrorKind::UnevaluatedProperties { unexpected } = e.kind()
-            && let Some(name) = unexpected.first()
-        {
-            path = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
-            return Err(Violation { path, message: format!("{name:?} is not a known field") });
-        }
-        Err(Violation { path, message: e.masked_with("the value").to_string() })
+        self.validator.iter_errors(value).next().map_or(Ok(()), |e| Err(violation::of(&e)))
     }
 
     /// The marks that stand anywhere in the schema.
