@@ -15,6 +15,7 @@ mod loader;
 mod plugin;
 mod random;
 mod sandbox;
+mod settings;
 mod size;
 mod wasi;
 
@@ -23,5 +24,6 @@ pub use engine::{Engine, EngineConfig, EngineError};
 pub use helm_engine::HelmEngine;
 pub use limits::Limits;
 pub use loader::{LoadError, Runtime, WasiPolicy};
-pub use plugin::{Plugin, PluginSettings, RunError, StepCall};
+pub use plugin::{Plugin, RunError, StepCall};
 pub use sandbox::{Capabilities, GrantSet, Pins};
+pub use settings::PluginSettings;

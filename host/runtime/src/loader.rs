@@ -12,8 +12,9 @@ use crate::cache::CompileCache;
 use crate::engine::Engine;
 use crate::imports;
 use crate::limits::Limits;
-use crate::plugin::{Exports, Plugin, PluginSettings};
+use crate::plugin::{Exports, Plugin};
 use crate::sandbox::{Capabilities, State};
+use crate::settings::PluginSettings;
 
 /// Whether components that import WASI may be loaded: `[policy] wasi`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, schemars::JsonSchema)]

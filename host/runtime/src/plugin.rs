@@ -1,13 +1,12 @@
 //! A loaded plugin, and one call of it in a fresh sandbox.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sutler_logs::Source;
 use sutler_model::{
     Application, Call, Checkpoint, Descriptor, Digest, Failure, Fault, FaultKind, Fence, Inquiry, Mode,
-    Observed, Owner, Pair, PluginName, Progress, Proposal, Request, Secret, Stopped,
+    Observed, Owner, Pair, PluginName, Progress, Proposal, Request, Stopped,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Lower};
@@ -21,25 +20,8 @@ use crate::convert::{self, Broken};
 use crate::engine::Engine;
 use crate::random::{Lazy, Seed};
 use crate::sandbox::{Capabilities, GrantSet, Pins, State};
+use crate::settings::PluginSettings;
 use crate::{faults, limits::Limits, size};
-
-/// What the operator gives one plugin.
-#[derive(Debug, Clone, Default)]
-pub struct PluginSettings {
-    /// A JSON object as text.
-    pub config: String,
-    /// The same for the instances of the control plane that have one of their own.
-    pub of_instances: HashMap<String, String>,
-    pub secrets: HashMap<String, Secret>,
-}
-
-impl PluginSettings {
-    /// The config for a call.
-    pub(crate) fn config_for(&self, application: &Application) -> &str {
-        let own = application.instance.as_ref().and_then(|i| self.of_instances.get(i.as_str()));
-        own.unwrap_or(&self.config)
-    }
-}
 
 /// Why a call gave no answer of the plugin.
 #[derive(Debug)]
@@ -256,7 +238,9 @@ impl Plugin {
                 let pins = std::mem::take(&mut sandbox.store.data_mut().pins);
                 self.checked(mode, convert::proposal_in(p)).map(|p| Ok((p, pins)))
             }
-            Err(f) => self.checked(mode, convert::failure_in(f)).map(Err),
+            Err(f) => {
+                self.checked(mode, convert::failure_in(f)).map(|f| Err(self.told(f, &request.application)))
+            }
         }
     }
 
@@ -283,7 +267,11 @@ impl Plugin {
                 self.sized(mode, size::progress_bytes(&p))?;
                 self.checked(mode, convert::progress_in(p)).map(Ok)
             }
-            Err(s) => self.checked(mode, convert::stopped_in(s)).map(Err),
+            Err(s) => {
+                let mut stopped = self.checked(mode, convert::stopped_in(s))?;
+                stopped.failure = self.told(stopped.failure, &request.application);
+                Ok(Err(stopped))
+            }
         }
     }
 
@@ -311,7 +299,9 @@ impl Plugin {
                 self.sized(mode, size::observed_bytes(&o))?;
                 self.checked(mode, convert::observed_in(o)).map(Ok)
             }
-            Err(f) => self.checked(mode, convert::failure_in(f)).map(Err),
+            Err(f) => {
+                self.checked(mode, convert::failure_in(f)).map(|f| Err(self.told(f, &inquiry.application)))
+            }
         }
     }
 
@@ -335,8 +325,18 @@ impl Plugin {
                 let sources = sources.into_iter().map(convert::source_in).collect();
                 self.checked(mode, sources).map(|s| Some(Ok(s)))
             }
-            Err(f) => self.checked(mode, convert::failure_in(f)).map(|f| Some(Err(f))),
+            Err(f) => self
+                .checked(mode, convert::failure_in(f))
+                .map(|f| Some(Err(self.told(f, &inquiry.application)))),
         }
+    }
+
+    /// The failure with the name of the table that its call's configuration comes from.
+    fn told(&self, mut failure: Failure, application: &Application) -> Failure {
+        if failure.code == "invalid-config" {
+            failure.reason = self.settings.named(&failure.reason, self.name.as_str(), application);
+        }
+        failure
     }
 
     fn ask(&self, mode: Mode, inquiry: &Inquiry, grants: &Arc<GrantSet>) -> Result<Sandbox<'_>, RunError> {

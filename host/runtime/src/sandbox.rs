@@ -15,8 +15,8 @@ use crate::budget::{Budget, Stop};
 use crate::clock::Clock;
 use crate::imports::Weigh;
 use crate::limits::Limits;
-use crate::plugin::PluginSettings;
 use crate::random::Lazy;
+use crate::settings::PluginSettings;
 use crate::wasi::Wasi;
 
 /// The world as the host offers it; what is absent is not configured.
