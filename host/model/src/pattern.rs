@@ -107,6 +107,41 @@ impl Pattern {
         self.parts.iter().any(|p| matches!(p, Part::Tenant | Part::Hash))
     }
 
+    /// Whether names follow from the instance, so that two instances never share one.
+    pub fn per_instance(&self) -> bool {
+        self.parts.iter().any(|p| matches!(p, Part::Instance | Part::Hash))
+    }
+
+    /// Whether a name that `other` makes for some owner may fit this pattern for the same owner. `false` is certain.
+    pub fn may_cover(&self, other: &Self) -> bool {
+        if let Some(name) = other.literal() {
+            return self.may_match(name);
+        }
+        if let Some(name) = self.literal() {
+            return other.may_match(name);
+        }
+        let text = |p: Option<&Part>| match p {
+            Some(Part::Text(t)) => t.clone(),
+            _ => String::new(),
+        };
+        let (begins, ends) = (text(self.parts.first()), text(self.parts.last()));
+        let (begun, ended) = (text(other.parts.first()), text(other.parts.last()));
+        (begins.starts_with(&begun) || begun.starts_with(&begins))
+            && (ends.ends_with(&ended) || ended.ends_with(&ends))
+            && self.length().zip(other.length()).is_none_or(|(a, b)| a.0 != b.0 || a.1 == b.1)
+    }
+
+    /// The placeholders, and how many bytes stand around them: of two patterns with the same placeholders the one with
+    /// more makes longer names. `None` with a wildcard.
+    fn length(&self) -> Option<(Vec<&Part>, usize)> {
+        if self.parts.contains(&Part::Any) {
+            return None;
+        }
+        let texts = |p: &Part| if let Part::Text(t) = p { t.len() } else { 0 };
+        let placeholders = self.parts.iter().filter(|p| !matches!(p, Part::Text(_))).collect();
+        Some((placeholders, self.parts.iter().map(texts).sum()))
+    }
+
     /// The one name that fits whoever calls; `None` with a wildcard or a placeholder.
     pub fn literal(&self) -> Option<&str> {
         self.parts.iter().all(|p| matches!(p, Part::Text(_))).then_some(self.text.as_str())
@@ -241,6 +276,32 @@ mod tests {
             assert_eq!(pattern.parse::<Pattern>().unwrap().matches(name, &acme), fits, "{pattern} {name}");
         }
         assert!(!"ksml-{tenant}".parse::<Pattern>().unwrap().matches("ksml-", &owner(None)));
+    }
+
+    #[test]
+    fn patterns_that_never_meet() {
+        for (pattern, made, may) in [
+            ("emea-{tenant}", "emea-{tenant}", true),
+            ("emea-{tenant}", "apac-{tenant}", false),
+            ("emea-{tenant}", "{tenant}", false),
+            ("emea-{tenant}", "emea-x-{tenant}", false),
+            ("{tenant}-emea", "{tenant}-apac", false),
+            ("emea-*", "emea-{tenant}", true),
+            ("emea-*", "apac-{tenant}", false),
+            ("*", "apac-{tenant}", true),
+            ("*-acme", "emea-{tenant}", true),
+            ("emea-acme", "emea-{tenant}", true),
+            ("emea-acme", "apac-{tenant}", false),
+            ("emea-{tenant}", "emea-acme", true),
+            ("emea-{tenant}", "shared", false),
+            ("{instance}-x", "{tenant}-x", true),
+            ("x-{environment}", "{tenant}", true),
+        ] {
+            let parse = |p: &str| p.parse::<Pattern>().unwrap();
+            assert_eq!(parse(pattern).may_cover(&parse(made)), may, "{pattern} {made}");
+        }
+        assert!("{instance}-{tenant}-{hash}".parse::<Pattern>().unwrap().per_instance());
+        assert!(!"x-{tenant}".parse::<Pattern>().unwrap().per_instance());
     }
 
     #[test]
