@@ -8,7 +8,7 @@ use sutler_model::{Application, Digest, Identifier};
 
 use crate::browser::refuse_browsers;
 use crate::token::among;
-use crate::{AccessConfig, AccessError, Denied, Forbidden, InstanceAccess};
+use crate::{AccessConfig, AccessError, Denied, Forbidden, InstanceAccess, Refused};
 
 /// What of a request decides who it is: header values as they came.
 #[derive(Debug, Clone, Copy, Default)]
@@ -109,8 +109,8 @@ impl Caller {
     /// Whether the caller may act for this application's tenant and instance.
     ///
     /// # Errors
-    /// `Forbidden`, which names the tenant or the instance.
-    pub fn allows(&self, application: &Application) -> Result<(), Forbidden> {
+    /// `Refused`, which names the tenant or the instance.
+    pub fn allows(&self, application: &Application) -> Result<(), Refused> {
         let (tenant, path) = (application.tenant.as_ref(), "/application/tenant");
         self.within("tenant", path, &self.tenants, tenant)?;
         self.allows_instance(application.instance.as_ref())?;
@@ -120,15 +120,23 @@ impl Caller {
             e.what = format!("{} in instance \"{instance}\"", e.what);
             e.allowed = format!("{} there", e.allowed);
             e
-        })
+        })?;
+        Ok(())
     }
 
-    /// Whether the caller may act for this instance of the control plane, or for none.
+    /// Whether the caller may act for this instance of the control plane, or for none. Where instances are configured,
+    /// nobody acts for another one: nothing of what holds for them would hold there.
     ///
     /// # Errors
-    /// `Forbidden`, which names the instance.
-    pub fn allows_instance(&self, instance: Option<&Identifier>) -> Result<(), Forbidden> {
-        self.within("instance", "/application/instance", &self.instances, instance)
+    /// `Refused`, which names the instance.
+    pub fn allows_instance(&self, instance: Option<&Identifier>) -> Result<(), Refused> {
+        self.within("instance", "/application/instance", &self.instances, instance)?;
+        match instance {
+            Some(name) if !self.rules.is_empty() && !self.rules.contains_key(name) => {
+                Err(Refused::UnknownInstance(name.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn within(

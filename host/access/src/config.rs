@@ -24,9 +24,16 @@ pub struct CallerConfig {
     #[serde(default)]
     pub tenants: Vec<String>,
     /// Instances of the control plane that this caller may act for; `"*"` is every one, and none at all. Left out:
-    /// only calls without an instance.
+    /// only calls without an instance. Where there are `[instances.NAME]`, no other is taken from anybody.
     #[serde(default)]
     pub instances: Vec<String>,
+    /// The most of its requests that are worked on at once. Left out: half of `api.max-concurrent-requests` where others
+    /// have tokens too.
+    #[serde(default)]
+    pub max_requests: Option<usize>,
+    /// The most of its streams that are open at once. Left out: half of `api.max-log-streams` where others have tokens too.
+    #[serde(default)]
+    pub max_log_streams: Option<usize>,
 }
 
 /// What `[instances.NAME]` says of callers.

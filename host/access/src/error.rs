@@ -75,6 +75,30 @@ impl Denied {
     }
 }
 
+/// Why a caller that is known may not act for an application.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// 403
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
+    /// 404: this host has instances, and none of that name.
+    #[error(
+        "there is no instance \"{0}\" here: this host serves the instances that its operator configured as \
+         [instances.NAME]; check the name"
+    )]
+    UnknownInstance(Identifier),
+}
+
+impl Refused {
+    /// JSON Pointer of the field in a request's body.
+    pub const fn path(&self) -> &'static str {
+        match self {
+            Self::Forbidden(forbidden) => forbidden.path,
+            Self::UnknownInstance(_) => "/application/instance",
+        }
+    }
+}
+
 /// 403: the caller is known, but this is not its business.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("caller {caller} may not act for {what}; its token is for {allowed}")]

@@ -9,6 +9,7 @@ use sutler_model::Identifier;
 
 use crate::ApiError;
 use crate::edge::ROUTES;
+use crate::share::Share;
 
 /// Limits and habits of the HTTP side. Everything has a default.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -37,6 +38,12 @@ pub struct ApiConfig {
     /// Where the routes of each configured instance begin, after `base_path`; from `[instances]`.
     #[serde(skip)]
     pub instances: BTreeMap<String, String>,
+    /// What each configured instance takes at most; from `[instances]`.
+    #[serde(skip)]
+    pub instance_shares: BTreeMap<String, Share>,
+    /// What each caller takes at most on routes of no instance; from `[[access.callers]]`.
+    #[serde(skip)]
+    pub caller_shares: BTreeMap<String, Share>,
 }
 
 /// What happens to a field of the envelope that is not known.
@@ -63,6 +70,8 @@ impl Default for ApiConfig {
             max_log_streams: 64,
             shutdown_grace_seconds: 25,
             instances: BTreeMap::new(),
+            instance_shares: BTreeMap::new(),
+            caller_shares: BTreeMap::new(),
         }
     }
 }
@@ -90,6 +99,20 @@ impl ApiConfig {
         }
         if self.max_concurrent_requests == 0 || self.max_log_streams == 0 {
             return bad("max-concurrent-requests and max-log-streams", "use at least 1");
+        }
+        self.check_shares()
+    }
+
+    fn check_shares(&self) -> Result<(), ApiError> {
+        let instances = self.instance_shares.iter().map(|(n, s)| (format!("[instances.{n}]"), s));
+        let callers = self.caller_shares.iter().map(|(n, s)| (format!("[[access.callers]] {n}:"), s));
+        for (table, share) in instances.chain(callers) {
+            if share.requests == 0 {
+                return Err(ApiError::NoShare { table, key: "max-requests" });
+            }
+            if share.streams == 0 {
+                return Err(ApiError::NoShare { table, key: "max-log-streams" });
+            }
         }
         Ok(())
     }
@@ -128,12 +151,14 @@ impl ApiConfig {
     }
 }
 
-const PATH_RULE: &str =
-    "write it as /one or /one/two, of letters, digits, '-', '_', '.' and '~', without '/' at the end";
+const PATH_RULE: &str = "write it as /one or /one/two, of letters, digits, '-', '_', '.' and '~', neither . nor .. between two '/', and \
+     without '/' at the end";
 
 fn is_path(path: &str) -> bool {
     let segment =
         |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~".contains(&b));
+    // Clients resolve these before they send (RFC 3986 section 5.2.4): no request would ever arrive.
+    let segment = |s: &str| segment(s) && s != "." && s != "..";
     path.strip_prefix('/').is_some_and(|p| p.split('/').all(segment))
 }
 
@@ -172,6 +197,8 @@ mod tests {
             (&[("a", "")], "write it as /one"),
             (&[("a", "a/")], "write it as /one"),
             (&[("a", "/{b}")], "write it as /one"),
+            (&[("a", "/..")], "neither . nor .."),
+            (&[("a", "/a/./b")], "neither . nor .."),
         ] {
             let e = check(paths).unwrap_err();
             assert!(e.contains(said), "{e}");

@@ -10,13 +10,14 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
 use sutler_model::RequestId;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::in_flight::Ticket;
 use crate::refusal::Refusal;
 use crate::router::INSTANCE;
+use crate::share::Counted;
 use crate::state::Api;
 use crate::trace::Trace;
 
@@ -99,24 +100,15 @@ fn request_id(headers: &HeaderMap) -> Arc<str> {
 /// # Errors
 /// 503 before any work, where the limit is reached.
 fn admit(api: &Api, route: &str) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
-    let take = |limit: &Arc<Semaphore>, what: &str, max: usize| {
-        limit.clone().try_acquire_owned().map(Some).map_err(|_| {
-            Refusal::unavailable(
-                "overloaded",
-                format!("this host is at its limit of {max} {what} at once; try again in 1 s"),
-                1,
-            )
-        })
+    let Some(counted) = Counted::of(route) else { return Ok(None) };
+    let (limit, max) = match counted {
+        Counted::Requests => (&api.inner.requests, api.inner.config.max_concurrent_requests),
+        Counted::Streams => (&api.inner.streams, api.inner.config.max_log_streams),
     };
-    match route {
-        "/plan" | "/apply" | "/inspect" | "/handles" | "/operations" | "/operations/{id}" => {
-            take(&api.inner.requests, "requests", api.inner.config.max_concurrent_requests)
-        }
-        "/logs" | "/operations/{id}/events" => {
-            take(&api.inner.streams, "streams", api.inner.config.max_log_streams)
-        }
-        _ => Ok(None),
-    }
+    limit.clone().try_acquire_owned().map(Some).map_err(|_| {
+        let what = counted.as_str();
+        Refusal::overloaded(format!("this host is at its limit of {max} {what} at once"))
+    })
 }
 
 /// Writes one event and two metrics for a request, also where its client goes away before the answer.

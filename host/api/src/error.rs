@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub enum ApiError {
     #[error("[instances.{instance}] base-path {path:?}: {why}")]
     BasePath { instance: String, path: String, why: String },
+    #[error("{table} {key} cannot be 0; use at least 1, or leave it out")]
+    NoShare { table: String, key: &'static str },
     #[error("[api] {key} cannot be used: {rule}")]
     Config { key: &'static str, rule: &'static str },
     #[error("cannot listen on {address}: {source}; {hint}")]

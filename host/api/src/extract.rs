@@ -12,6 +12,7 @@ use sutler_model::{Application, Identifier};
 use crate::config::own_path;
 use crate::in_flight::Ticket;
 use crate::refusal::Refusal;
+use crate::share::{Counted, Holder};
 use crate::state::Api;
 
 /// Whose base path the route stands under.
@@ -22,6 +23,8 @@ pub(crate) struct OfInstance(pub(crate) Identifier);
 pub(crate) struct CallerOf {
     caller: Caller,
     instance: Option<Identifier>,
+    api: Api,
+    ticket: Arc<Ticket>,
 }
 
 impl CallerOf {
@@ -40,13 +43,16 @@ impl CallerOf {
         api.inner.config.instances.get(instance).cloned().unwrap_or_else(|| own_path(instance))
     }
 
-    /// Fills in the route's instance, and asks whether the caller may act for this application.
+    /// Fills in the route's instance, and asks whether the caller may act for this application, now.
     ///
     /// # Errors
-    /// 403 naming the tenant or the instance.
+    /// 403 or 404 naming the tenant or the instance; 503 where the instance's share is used up.
     pub(crate) fn admit(&self, application: &mut Application) -> Result<(), Refusal> {
         self.instance_of_route(&mut application.instance)?;
-        Ok(self.caller.allows(application)?)
+        self.caller.allows(application)?;
+        // The route's own has been counted by now.
+        let named = application.instance.as_ref().filter(|_| self.instance.is_none());
+        count(&self.ticket, named.and_then(|i| self.api.inner.shares.of_instance(i.as_str())))
     }
 
     /// # Errors
@@ -70,16 +76,21 @@ impl FromRequestParts<Api> for CallerOf {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
         let caller = api.inner.access.load().caller(&incoming(parts)?)?;
         remember(parts, &caller.name);
-        let instance = instance(parts, api).await?;
+        let instance = instance(parts).await?;
         caller.at_home(instance.as_ref())?;
-        if instance.is_some() {
-            caller.allows_instance(instance.as_ref())?;
+        if let Some(name) = &instance {
+            caller.allows_instance(Some(name))?;
+            elsewhere(parts, api, name)?;
         }
-        Ok(Self { caller, instance })
+        let TicketOf(ticket) = TicketOf::from_request_parts(parts, api).await?;
+        let shares = &api.inner.shares;
+        let of_route = instance.as_ref().and_then(|i| shares.of_instance(i.as_str()));
+        count(&ticket, of_route.or_else(|| shares.of_caller(&caller.name)))?;
+        Ok(Self { caller, instance, api: api.clone(), ticket })
     }
 }
 
-async fn instance(parts: &mut Parts, api: &Api) -> Result<Option<Identifier>, Refusal> {
+async fn instance(parts: &mut Parts) -> Result<Option<Identifier>, Refusal> {
     if let Some(OfInstance(name)) = parts.extensions.get() {
         return Ok(Some(name.clone()));
     }
@@ -87,14 +98,28 @@ async fn instance(parts: &mut Parts, api: &Api) -> Result<Option<Identifier>, Re
     let Ok(params) = RawPathParams::from_request_parts(parts, &()).await else { return Ok(None) };
     let found =
         params.iter().find(|(name, _)| *name == "instance").map(|(_, value)| Identifier::parse(value));
-    let found = found.transpose().map_err(|e| Refusal::not_found(e.to_string()))?;
-    match &found {
-        // Those of a configured instance are under its base path, and nowhere else.
-        Some(name) if api.inner.config.instances.contains_key(name.as_str()) => {
-            Err(Refusal::not_found(format!("the routes of instance \"{name}\" are under its own base path")))
-        }
-        _ => Ok(found),
+    found.transpose().map_err(|e| Refusal::not_found(e.to_string()))
+}
+
+/// The routes of a configured instance are under its base path, and nowhere else. Only who may use them gets here: to
+/// others a configured instance is like one that is not there.
+fn elsewhere(parts: &Parts, api: &Api, name: &Identifier) -> Result<(), Refusal> {
+    let config = &api.inner.config;
+    match config.instances.get(name.as_str()) {
+        Some(path) if parts.extensions.get::<OfInstance>().is_none() => Err(Refusal::not_found(format!(
+            "the routes of instance \"{name}\" are under its own base path, {}{path}",
+            config.base_path
+        ))),
+        _ => Ok(()),
     }
+}
+
+/// Takes a place within the share of who has one.
+fn count(ticket: &Ticket, holder: Option<&Holder>) -> Result<(), Refusal> {
+    if let (Some(holder), Some(counted)) = (holder, Counted::of(ticket.route())) {
+        ticket.keep(holder.take(counted)?);
+    }
+    Ok(())
 }
 
 impl FromRequestParts<Api> for OperatorCalls {

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use crate::share::Place;
+
 /// A request that had not finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Running {
@@ -42,6 +44,10 @@ pub(crate) struct Ticket {
     info: Arc<Info>,
     registry: Arc<InFlight>,
     _permit: Option<OwnedSemaphorePermit>,
+    /// Of the route's instance, or of the caller where the route has none.
+    share: OnceLock<Place>,
+    /// Of the instance that the body names.
+    share_by_body: OnceLock<Place>,
 }
 
 impl InFlight {
@@ -62,7 +68,14 @@ impl InFlight {
             reported: AtomicBool::new(false),
         });
         self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(id, info.clone());
-        Arc::new(Ticket { id, info, registry: self.clone(), _permit: permit })
+        Arc::new(Ticket {
+            id,
+            info,
+            registry: self.clone(),
+            _permit: permit,
+            share: OnceLock::new(),
+            share_by_body: OnceLock::new(),
+        })
     }
 
     /// The requests that run, the longest first.
@@ -110,6 +123,15 @@ impl InFlight {
 impl Ticket {
     pub(crate) fn request_id(&self) -> &Arc<str> {
         &self.info.request_id
+    }
+    pub(crate) fn route(&self) -> &'static str {
+        self.info.route
+    }
+    /// Keeps a place within a share until the request is over: at most two.
+    pub(crate) fn keep(&self, place: Place) {
+        if let Err(place) = self.share.set(place) {
+            let _ = self.share_by_body.set(place);
+        }
     }
     pub(crate) fn caller(&self) -> Option<&Arc<str>> {
         self.info.caller.get()

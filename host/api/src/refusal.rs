@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use sutler_access::{Denied, Forbidden};
+use sutler_access::{Denied, Refused};
 use sutler_dispatch::CallError;
 use sutler_model::OverQuota;
 use utoipa::ToSchema;
@@ -103,6 +103,11 @@ impl Refusal {
             .with(header::RETRY_AFTER, HeaderValue::from(after))
     }
 
+    /// 503 of a limit that is reached, worth another try at once.
+    pub(crate) fn overloaded(limit: impl std::fmt::Display) -> Self {
+        Self::unavailable("overloaded", format!("{limit}; try again in 1 s"), 1)
+    }
+
     pub(crate) fn internal(request_id: &str) -> Self {
         let message = format!(
             "this host broke while it answered; its operator finds the reason in the log under request {request_id}"
@@ -163,9 +168,13 @@ impl From<Denied> for Refusal {
     }
 }
 
-impl From<Forbidden> for Refusal {
-    fn from(forbidden: Forbidden) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", forbidden.to_string()).at(forbidden.path)
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        let refusal = match &refused {
+            Refused::Forbidden(f) => Self::new(StatusCode::FORBIDDEN, "forbidden", f.to_string()),
+            Refused::UnknownInstance(_) => Self::not_found(refused.to_string()),
+        };
+        refusal.at(refused.path())
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::in_flight::{InFlight, Running};
+use crate::share::Shares;
 use crate::{ApiConfig, ApiError};
 
 /// The HTTP side of one host. Cheap to clone; both routers and every listener share one.
@@ -26,6 +27,7 @@ pub(crate) struct Inner {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) requests: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) shares: Shares,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -55,6 +57,7 @@ impl Api {
             in_flight: Arc::default(),
             requests: Arc::new(Semaphore::new(config.max_concurrent_requests)),
             streams: Arc::new(Semaphore::new(config.max_log_streams)),
+            shares: Shares::new(&config),
             stopping: CancellationToken::new(),
             config,
         };

@@ -82,7 +82,7 @@ fn tenants_and_instances() {
         };
         match access.caller(&with(&format!("Bearer {token}"))).unwrap().allows(&application) {
             Ok(()) => "allowed".to_owned(),
-            Err(e) => format!("{}: {e}", e.path),
+            Err(e) => format!("{}: {e}", e.path()),
         }
     };
     let check = |got: String, want: Expect| want.assert_eq(&got);
@@ -214,7 +214,9 @@ fn configurations_that_are_refused() {
     );
     check(
         &format!("[[callers]]\nname = \"a\"\ntoken-hash = [\"{hash}\"]\ntenant = []"),
-        expect!["unknown field `tenant`, expected one of `name`, `token-hash`, `tenants`, `instances`"],
+        expect![
+            "unknown field `tenant`, expected one of `name`, `token-hash`, `tenants`, `instances`, `max-requests`, `max-log-streams`"
+        ],
     );
 }
 
@@ -280,6 +282,8 @@ fn an_instance_has_its_own_token_and_tenants() {
         ("all", None, "globex", Some("emea"), "tenant \"globex\" in instance \"emea\""),
         ("all", Some("apac"), "globex", Some("apac"), "allowed"),
         ("all", None, "globex", None, "allowed"),
+        ("all", None, "acme", Some("emeaa"), "there is no instance \"emeaa\" here"),
+        ("of-emea", Some("emea"), "acme", Some("emeaa"), "may not act for instance \"emeaa\""),
     ] {
         let got = words(token, route, tenant, of);
         assert!(got.contains(said), "{token} {route:?} {tenant} {of:?}: {got}");

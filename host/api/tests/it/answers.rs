@@ -305,7 +305,7 @@ async fn base_path() {
     }
     let document = text(send(&router, get("/provisioner/openapi.json")).await).await;
     assert!(document.contains(r#""servers":[{"url":"/provisioner"}]"#));
-    for bad in ["x", "/x/", "/", "/a//b", "/{x}", "/a b"] {
+    for bad in ["x", "/x/", "/", "/a//b", "/{x}", "/a b", "/..", "/a/../b", "/."] {
         let config = ApiConfig { base_path: bad.into(), ..ApiConfig::default() };
         assert!(config.check().is_err(), "{bad}");
     }
@@ -319,6 +319,8 @@ async fn routes_of_an_instance() {
         token_hash: vec![sutler_access::hash_token("caller")],
         tenants: vec!["*".into()],
         instances: vec!["emea".into()],
+        max_requests: None,
+        max_log_streams: None,
     };
     let config = sutler_access::AccessConfig { callers: vec![one], operators: Vec::new() };
     let router = sutler_api::router(&api(&fake, Access::new(&config, &[]).unwrap(), ApiConfig::default()));

@@ -335,6 +335,8 @@ pub(crate) fn access() -> Access {
             token_hash: vec![hash_token("caller")],
             tenants: vec!["acme".into()],
             instances: vec!["*".into()],
+            max_requests: None,
+            max_log_streams: None,
         }],
         operators: vec![OperatorConfig { name: "ops".into(), token_hash: vec![hash_token("operator")] }],
     };

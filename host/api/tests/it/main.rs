@@ -16,4 +16,5 @@ mod openapi;
 mod operations;
 mod registration;
 mod serving;
+mod shares;
 mod telemetry;

@@ -1,0 +1,134 @@
+//! What one instance, or one caller, takes of the host's limits at once, so that something is left for the others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::config::ApiConfig;
+use crate::refusal::Refusal;
+
+/// The most of `max-concurrent-requests` and of `max-log-streams` that one takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    pub requests: usize,
+    pub streams: usize,
+}
+
+/// Which of the host's limits a route counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Requests,
+    Streams,
+}
+
+impl Counted {
+    /// `None` for a route that always answers: health, metrics, the document.
+    pub(crate) fn of(route: &str) -> Option<Self> {
+        match route {
+            "/plan" | "/apply" | "/inspect" | "/handles" | "/operations" | "/operations/{id}" => {
+                Some(Self::Requests)
+            }
+            "/logs" | "/operations/{id}/events" => Some(Self::Streams),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Streams => "streams",
+        }
+    }
+
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Requests => "max-requests",
+            Self::Streams => "max-log-streams",
+        }
+    }
+}
+
+/// The shares of a host: made once, counted without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    instances: HashMap<String, Holder>,
+    callers: HashMap<String, Holder>,
+}
+
+/// Who has a share.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    /// `instance "emea"`
+    who: String,
+    /// `[instances.emea]`
+    table: String,
+    requests: Arc<Gate>,
+    streams: Arc<Gate>,
+}
+
+#[derive(Debug)]
+struct Gate {
+    most: usize,
+    taken: AtomicUsize,
+}
+
+/// A place within a share, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Gate>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Shares {
+    pub(crate) fn new(config: &ApiConfig) -> Self {
+        let all = |shares: &BTreeMap<String, Share>, holder: fn(&str, Share) -> Holder| {
+            shares.iter().map(|(name, share)| (name.clone(), holder(name, *share))).collect()
+        };
+        Self {
+            instances: all(&config.instance_shares, |name, share| {
+                Holder::new(format!("instance {name:?}"), format!("[instances.{name}]"), share)
+            }),
+            callers: all(&config.caller_shares, |name, share| {
+                Holder::new(format!("caller {name}"), "its [[access.callers]]".into(), share)
+            }),
+        }
+    }
+
+    pub(crate) fn of_instance(&self, name: &str) -> Option<&Holder> {
+        self.instances.get(name)
+    }
+    pub(crate) fn of_caller(&self, name: &str) -> Option<&Holder> {
+        self.callers.get(name)
+    }
+}
+
+impl Holder {
+    fn new(who: String, table: String, share: Share) -> Self {
+        let gate = |most| Arc::new(Gate { most, taken: AtomicUsize::new(0) });
+        Self { who, table, requests: gate(share.requests), streams: gate(share.streams) }
+    }
+
+    /// # Errors
+    /// 503 naming the limit and its key, where the share is used up.
+    pub(crate) fn take(&self, counted: Counted) -> Result<Place, Refusal> {
+        let gate = match counted {
+            Counted::Requests => &self.requests,
+            Counted::Streams => &self.streams,
+        };
+        let next = |taken: usize| (taken < gate.most).then_some(taken + 1);
+        match gate.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(_) => Ok(Place(gate.clone())),
+            Err(_) => Err(Refusal::overloaded(format!(
+                "{} is at its limit of {} {} at once ({} in {})",
+                self.who,
+                gate.most,
+                counted.as_str(),
+                counted.key(),
+                self.table
+            ))),
+        }
+    }
+}
