@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use figment::Figment;
 use figment::error::{Actual, Kind};
 use figment::providers::{Env, Format, Serialized, Toml};
+use figment::{Figment, Source};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sutler_access::AccessConfig;
 use sutler_api::{ApiConfig, RegisterConfig, TlsConfig};
-use sutler_catalog::{CatalogConfig, PluginConfig, ScopeConfig};
+use sutler_catalog::{CatalogConfig, LOGIN_IN_ADDRESS, PluginConfig, ScopeConfig, address_with_login};
 use sutler_containers::ContainersConfig;
 use sutler_helm::{HelmConfig, RegistryConfig};
 use sutler_jobs::OperationsConfig;
@@ -156,6 +156,7 @@ impl Config {
         );
         let wrong = |e| anyhow::anyhow!("{}", explain(e));
         let said = figment.extract().map_err(wrong)?;
+        no_logins(&said)?;
         let legacy = legacy::read(|name| std::env::var(name).ok(), &said)?.unwrap_or_default();
         if !legacy.keys.is_null() {
             // Under what is there already.
@@ -164,11 +165,28 @@ impl Config {
         let mut config: Self = figment.extract().map_err(wrong)?;
         config.legacy = legacy.notices;
         config.api.instances = instances::base_paths(&config.instances);
+        (config.api.instance_shares, config.api.caller_shares) = instances::shares(&config);
         if let Some(folder) = file.and_then(Path::parent) {
             config.plugins.values_mut().for_each(|plugin| plugin.beside(folder));
         }
         Ok(config)
     }
+}
+
+/// A login in an address would be shown wherever the address is: in errors, plans and events.
+fn no_logins(said: &serde_json::Value) -> anyhow::Result<()> {
+    for table in ["plugins", "instances", "tenants"] {
+        if let Some(place) = said.get(table).and_then(address_with_login) {
+            anyhow::bail!("{table}{place}: {LOGIN_IN_ADDRESS}");
+        }
+    }
+    let registries = said.get("registries").and_then(serde_json::Value::as_object);
+    anyhow::ensure!(
+        registries.is_none_or(|r| r.keys().all(|host| !host.contains('@'))),
+        "registries: the host of a table has a user name or a password in it; write [registries.\"HOST\"], and put them into \
+         username and password-file there"
+    );
+    Ok(())
 }
 
 /// Each mistake with its place, its source and, for an unknown key, what was probably meant.
@@ -177,8 +195,11 @@ fn explain(errors: figment::Error) -> String {
 }
 
 fn one(e: &figment::Error) -> String {
-    let source = e.metadata.as_ref().map_or_else(String::new, |m| {
-        m.source.as_ref().map_or_else(|| format!("{}: ", m.name), |s| format!("{s}: "))
+    let source = e.metadata.as_ref().map_or_else(String::new, |m| match &m.source {
+        // The predecessor's variables are the one layer that is made here.
+        Some(Source::Code(_)) => "what REGISTRY_URL and its like say: ".to_owned(),
+        Some(source) => format!("{source}: "),
+        None => format!("{}: ", m.name),
     });
     let at = if e.path.is_empty() { String::new() } else { format!("{}: ", e.path.join(".")) };
     let text = match &e.kind {
@@ -199,9 +220,17 @@ fn one(e: &figment::Error) -> String {
         Kind::InvalidValue(found, wanted) => {
             format!("this has to be {wanted}, which the given {} is not", shape(found))
         }
-        kind => kind.to_string(),
+        kind => without_lines(&kind.to_string()),
     };
     format!("{source}{at}{text}")
+}
+
+/// A TOML parser's message without the lines of the file that it shows: they may hold a secret.
+fn without_lines(message: &str) -> String {
+    let shown = |l: &&str| {
+        l.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|') || l.trim().is_empty()
+    };
+    message.lines().filter(|l| !shown(l)).collect::<Vec<_>>().join(": ")
 }
 
 /// What a value is, without the value.
@@ -249,6 +278,48 @@ mod tests {
             let e = load(toml).unwrap_err();
             assert!(!e.contains("12345678"), "{e}");
         }
+        let e = load("[registries.\"r:1\"]\npassword = \"hunter2\n").unwrap_err();
+        assert!(e.contains("FILE") && e.contains("line 2") && !e.contains("hunter2"), "{e}");
+    }
+
+    #[test]
+    fn an_address_with_a_login_is_refused() {
+        for (toml, place) in [
+            (
+                "[plugins.ksml.config]\nchart = \"oci://u:hunter2@r.example/x\"\n",
+                "plugins.ksml.config.chart: ",
+            ),
+            (
+                "[plugins.ksml.config]\nchart = \"https://u:hunter2@r.example/x\"\n",
+                "plugins.ksml.config.chart: ",
+            ),
+            (
+                "[plugins.a.config.b]\nc = [\"OCI://u:hun/ter2@r.example/x@sha256:00\"]\n",
+                "plugins.a.config.b.c.0: ",
+            ),
+            (
+                "[plugins.a.grants.helm]\ncharts = [\"oci://u:hunter2@r/x\"]\n",
+                "plugins.a.grants.helm.charts.0: ",
+            ),
+            (
+                "[instances.a.config.ksml]\nchart = \"oci://u:hunter2@r/x\"\n",
+                "instances.a.config.ksml.chart: ",
+            ),
+            ("[registries.\"u:hunter2@r.example\"]\nplain-http = true\n", "registries: the host of a table"),
+        ] {
+            let e = load(toml).unwrap_err();
+            assert!(e.contains(place) && !e.contains("hunter2") && !e.contains("ter2"), "{e}");
+        }
+        load("[plugins.a.config]\nchart = \"oci://r/x@sha256:00\"\nmail = \"a@b.example\"\n").unwrap();
+    }
+
+    #[test]
+    fn a_mistake_beside_the_variables_names_no_place_of_the_code() {
+        let mistake = "x".parse::<u8>().unwrap_err().to_string();
+        let figment =
+            Figment::new().join(Serialized::defaults(serde_json::json!({"server": {"listen": mistake}})));
+        let e = explain(figment.extract::<Config>().unwrap_err());
+        assert!(e.starts_with("what REGISTRY_URL and its like say: server.listen: "), "{e}");
     }
 
     #[test]

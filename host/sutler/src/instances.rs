@@ -1,16 +1,20 @@
 //! `[instances.NAME]`: one instance of the control plane, and what each part of the host takes from it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sutler_access::InstanceAccess;
-use sutler_api::own_path;
+use sutler_access::{CallerConfig, InstanceAccess};
+use sutler_api::{Share, own_path};
 use sutler_catalog::{CapabilityGrants, InstanceScope, ScopeConfig};
 use sutler_dispatch::{InstanceQuotas, QuotaTable};
-use sutler_model::{Identifier, Pattern, Quota};
+use sutler_model::{Pattern, Quota};
 
 use crate::config::Config;
+
+mod mistakes;
+
+pub(crate) use mistakes::{mistakes, namespaces, notices};
 
 /// `[instances.NAME]`
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -35,6 +39,12 @@ pub(crate) struct InstanceConfig {
     /// namespace.
     #[schemars(with = "BTreeMap<String, BTreeMap<String, serde_json::Value>>")]
     pub(crate) config: BTreeMap<String, toml::Table>,
+    /// The most of its requests that are worked on at once (503 with Retry-After beyond it). Left out: half of
+    /// `api.max-concurrent-requests`.
+    pub(crate) max_requests: Option<usize>,
+    /// The most of its streams of logs and events that are open at once (503 with Retry-After beyond it). Left out: half
+    /// of `api.max-log-streams`.
+    pub(crate) max_log_streams: Option<usize>,
     /// The most that all of its applications may take together.
     pub(crate) quotas: QuotaConfig,
     /// By tenant, the most that the tenant's applications may take there; `"*"` is for each tenant alike that is not
@@ -67,6 +77,27 @@ pub(crate) fn base_paths(of: &BTreeMap<String, InstanceConfig>) -> BTreeMap<Stri
     of.iter().map(path).collect()
 }
 
+/// For the HTTP side: what each instance, and each caller, takes at most of the host's limits.
+pub(crate) fn shares(config: &Config) -> (BTreeMap<String, Share>, BTreeMap<String, Share>) {
+    let api = &config.api;
+    let with_token = config.instances.values().filter(|i| !i.token_hash.is_empty()).count();
+    let alone = with_token + config.access.callers.len() <= 1;
+    let half = |limit: usize| limit.div_ceil(2);
+    let of_instance = |(name, i): (&String, &InstanceConfig)| {
+        let requests = i.max_requests.unwrap_or_else(|| half(api.max_concurrent_requests));
+        let streams = i.max_log_streams.unwrap_or_else(|| half(api.max_log_streams));
+        (name.clone(), Share { requests, streams })
+    };
+    let unless_alone = |limit: usize| if alone { limit } else { half(limit) };
+    let of_caller = |c: &CallerConfig| {
+        let requests = c.max_requests.unwrap_or_else(|| unless_alone(api.max_concurrent_requests));
+        let streams = c.max_log_streams.unwrap_or_else(|| unless_alone(api.max_log_streams));
+        (c.name.clone(), Share { requests, streams })
+    };
+    let instances = config.instances.iter().map(of_instance).collect();
+    (instances, config.access.callers.iter().map(of_caller).collect())
+}
+
 impl Config {
     /// For the tokens.
     pub(crate) fn instance_access(&self) -> Vec<InstanceAccess> {
@@ -96,34 +127,4 @@ impl Config {
         };
         self.instances.iter().map(one).collect()
     }
-}
-
-/// What is wrong with the instances that no other part of the host looks at.
-pub(crate) fn mistakes(config: &Config) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for (name, i) in &config.instances {
-        let at = format!("[instances.{name}]");
-        for plugin in i.config.keys() {
-            if !config.catalog.dir.join(format!("{plugin}.wasm")).is_file() {
-                let dir = config.catalog.dir.display();
-                wrong.push(format!("{at} config.{plugin}: there is no {plugin}.wasm in {dir}"));
-            }
-        }
-        let listed: BTreeSet<&str> = i.tenants.iter().flatten().map(String::as_str).collect();
-        for tenant in i.tenant_quotas.keys().filter(|t| *t != "*") {
-            if let Err(e) = Identifier::parse(tenant) {
-                wrong.push(format!(
-                    "{at} tenant-quotas.{tenant:?}: {e}, or \"*\" for each tenant that is not named"
-                ));
-            } else if i.tenants.is_some() && !listed.contains("*") && !listed.contains(tenant.as_str()) {
-                wrong.push(format!(
-                    "{at} tenant-quotas.{tenant}: tenants does not name it; add it there, or remove this"
-                ));
-            }
-        }
-        if i.namespaces.as_ref().is_some_and(Vec::is_empty) {
-            wrong.push(format!("{at} namespaces = [] leaves no namespace; name some, or leave it out"));
-        }
-    }
-    wrong
 }

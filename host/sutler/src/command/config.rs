@@ -17,6 +17,7 @@ use crate::{instances, telemetry};
 pub(super) fn check(file: &ConfigFile) -> anyhow::Result<ExitCode> {
     let config = file.load()?;
     config.legacy.iter().for_each(|notice| say(notice.to_string()));
+    instances::notices(&config).iter().for_each(say);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let wrong = runtime.block_on(mistakes(&config));
     let from = file.path().map_or_else(|| "the defaults".to_owned(), |p| p.display().to_string());
@@ -80,6 +81,7 @@ fn plugins(config: &Config, add: &mut impl FnMut(Option<String>)) {
         add(PluginName::parse(name).err().map(|e| format!("[plugins.{name}]: {e}")));
         let limits = plugin.limits.check(config.runtime.max_memory_mib);
         add(limits.err().map(|e| format!("[plugins.{name}.limits] {e}")));
+        add(plugin.whole().err().map(|e| format!("[plugins.{name}] {e}")));
         for (secret, source) in &plugin.secrets {
             add(source.read().err().map(|e| format!("[plugins.{name}.secrets] {secret}: {e}")));
         }
@@ -97,6 +99,7 @@ fn names(config: &Config, add: &mut impl FnMut(Option<String>)) {
         add(Identifier::parse(name).err().map(|e| format!("[tenants.{name:?}]: {e}")));
     }
     instances::mistakes(config).into_iter().for_each(|e| add(Some(e)));
+    instances::namespaces(config).into_iter().for_each(|e| add(Some(e)));
 }
 
 async fn capabilities(config: &Config, add: &mut impl FnMut(Option<String>)) {

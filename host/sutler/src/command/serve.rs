@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::ConfigFile;
 use crate::config::Config;
 use crate::ledger::Purpose;
-use crate::{host, telemetry};
+use crate::{host, instances, telemetry};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
@@ -38,6 +38,9 @@ impl Serve {
         telemetry::logs(&config.log, false)?;
         for notice in &config.legacy {
             tracing::warn!(event = "legacy-variable", variable = notice.variable, "{notice}");
+        }
+        for notice in instances::notices(&config) {
+            tracing::warn!(event = "shared-namespaces", "{notice}");
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let code = runtime.block_on(serve(config));

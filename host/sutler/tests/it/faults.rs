@@ -210,7 +210,8 @@ async fn what_is_not_granted_is_named() {
 async fn a_tenants_own_limits_hold_besides_the_plugins() {
     let table = "verbs = [\"get\"]\nkinds = [\"ConfigMap\"]\nnamespaces = [\"elsewhere\"]\n";
     let config = format!(
-        "{GRANTS}\n[[tenants.acme.grants.kubernetes]]\n{table}\n[[instances.emea.grants.kubernetes]]\n{table}"
+        "{GRANTS}\n[[tenants.acme.grants.kubernetes]]\n{table}\n[[instances.emea.grants.kubernetes]]\n{table}\n\
+         [instances.apac]\n"
     );
     let world = Wanted::new().plugin("hostile").config(&config).start().await;
     for (tenant, instance, says) in [

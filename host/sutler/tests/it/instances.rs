@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use sutler_access::hash_token;
+use sutler_testkit::checkout;
 use sutler_testkit::http::{Answered, Caller, SampleRequest, renewed};
-use sutler_testkit::{SutlerProcess, checkout, sutler_binary};
 
 use crate::life::{chart, settings};
 use crate::support::{Wanted, World};
@@ -247,71 +247,35 @@ async fn a_quota_refuses_what_would_be_over_it() {
     outputs(&emea.apply(&named("four")).await);
 }
 
+/// A token for every instance is not one for an instance that nobody configured: no quota and no namespace would hold.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_instances_is_told_at_the_start() {
-    let start = |table: &str| {
-        let free = "[server]\nlisten = \"127.0.0.1:0\"\nadmin-listen = \"127.0.0.1:0\"\n";
-        let config = format!("{free}[catalog]\ndir = \"/\"\n{table}");
-        async move {
-            match SutlerProcess::try_start(&config, &[]).await {
-                Ok(_) => "it started".to_owned(),
-                Err(log) => log,
-            }
-        }
-    };
-    for (table, said) in [
-        (
-            "[instances.a]\nbase-path = \"/x\"\n[instances.b]\nbase-path = \"/x\"\n",
-            "[instances.a] base-path \"/x\": it is, or lies under, that of [instances.b]",
-        ),
-        ("[instances.a]\nbase-path = \"/operations\"\n", "it meets the route /operations"),
-        ("[instances.a]\nbase-path = \"/instances/b\"\n", "its own name alone"),
-        ("[instances.A]\n", "instances.A: the instance's name cannot be used"),
-        ("[instances.a]\ntenants = [\"acme-*\"]\n", "instances.a: tenants has \"acme-*\""),
-        ("[instances.a]\nnamespaces = [\"{team}\"]\n", "unknown placeholder {team}"),
-        ("[instances.a]\nquotas = { pods = 1 }\n", "unknown key \"pods\""),
-        ("[instances.a]\ntoken-hash = [\"secret\"]\n", "instances.a: token-hash 1 is not sha256:"),
-    ] {
-        let log = start(table).await;
-        assert!(log.contains(said), "{table}: {log}");
+async fn a_misspelt_instance_is_none() {
+    let all = example().replace("instances = [\"emea\", \"apac\"]", "instances = [\"*\"]");
+    assert_ne!(all, example());
+    let world = world_of(&all).await;
+    let before = world.cluster.resource_version();
+    let body = renewed(&orders().create(settings()).body());
+    let in_body = renewed(&orders().application("instance", "emeaa").create(settings()).body());
+    for (base, body) in [("/instances/emeaa", &body), ("", &in_body)] {
+        let refused = at(&world, base, "platform-token").post("/apply", body).await;
+        assert_eq!(refusal(&refused), (404, "not-found"), "{}", refused.text);
+        assert!(refused.text.contains("there is no instance \\\"emeaa\\\" here"), "{}", refused.text);
     }
+    assert_eq!(world.cluster.resource_version(), before);
+    outputs(&at(&world, "/instances/emea", "platform-token").apply(&body).await);
 }
 
-#[test]
-fn config_check_names_mistakes_of_instances() {
-    let folder = tempfile::tempdir().unwrap();
-    let check = |table: &str| {
-        let file = folder.path().join("sutler.toml");
-        std::fs::write(&file, format!("[catalog]\ndir = {:?}\n{table}", folder.path())).unwrap();
-        let out = std::process::Command::new(sutler_binary())
-            .args(["config", "check", "--config"])
-            .arg(&file)
-            .output()
-            .unwrap();
-        (
-            out.status.success(),
-            format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr)),
-        )
-    };
-    let none = "[instances.a]\ntenants = [\"acme\"]\nquotas = { applications = 0 }\n\
-                [instances.a.tenant-quotas]\nacme = { milli-cpus = 0 }\n\"*\" = { applications = 0 }\n";
-    let (fine, said) = check(none);
-    assert!(fine, "{said}");
-    for (table, words) in [
-        (
-            "[instances.a]\ntenants = [\"acme\"]\n[instances.a.tenant-quotas]\nglobex = { applications = 1 }\n",
-            "[instances.a] tenant-quotas.globex: tenants does not name it",
-        ),
-        (
-            "[instances.a.tenant-quotas]\n\"acme-*\" = { applications = 1 }\n",
-            "tenant-quotas.\"acme-*\": identifier",
-        ),
-        ("[instances.a]\nconfig.none = { chart = \"x\" }\n", "config.none: there is no none.wasm in"),
-        ("[instances.a]\nnamespaces = []\n", "leaves no namespace"),
-        ("[instances.a]\ntenants = [\"acme-*\"]\n", "tenants has \"acme-*\""),
-        ("[instances.a]\nbase-path = \"/logs\"\n", "it meets the route /logs"),
-    ] {
-        let (fine, said) = check(table);
-        assert!(!fine && said.contains(words), "{table}: {said}");
-    }
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_cannot_use_its_config_names_the_table() {
+    let config =
+        example().replace("namespace = \"apac-{tenant}\"\n", "namespace = \"apac-{tenant}\"\nchrat = 1\n");
+    let world = world_of(&config).await;
+    let body = renewed(&orders().create(settings()).body());
+    let refused = at(&world, "/apac", "apac-token").post("/plan", &body).await;
+    assert_eq!(refused.json["code"], "invalid-config", "{}", refused.text);
+    let reason = refused.json["reason"].as_str().unwrap();
+    assert!(
+        reason.ends_with("correct [instances.apac] config.ksml (over [plugins.ksml.config])"),
+        "{reason}"
+    );
 }

@@ -19,6 +19,7 @@ mod doctor;
 mod doctor_world;
 mod faults;
 mod instances;
+mod instances_check;
 mod kafka_connect;
 mod ledger_cli;
 mod life;

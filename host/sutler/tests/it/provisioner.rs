@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use sutler_access::hash_token;
 use sutler_testkit::http::{Caller, SampleRequest};
 use sutler_testkit::registry::{Auth, RegistryOptions};
-use sutler_testkit::{SutlerProcess, checkout, sutler_binary};
+use sutler_testkit::{SutlerProcess, checkout, guest, sutler_binary};
 
 use crate::life::{chart, settings};
 use crate::support::Wanted;
@@ -146,10 +146,46 @@ async fn the_registrys_authority_comes_from_its_variable_or_the_file() {
         assert!(checked.status.success(), "{checked:?}");
         let log = host.log_lines().join("\n");
         let said = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
-        for (name, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
+        // What the file overrides is not told of.
+        let overridden = |name: &str| name == "CLIENT_CA_FILE" && *config == named;
+        assert!(!(overridden("CLIENT_CA_FILE") && said.contains("CLIENT_CA_FILE")), "{said}");
+        let counts = |(name, value): &&(&str, &str)| !value.is_empty() && !overridden(name);
+        for (name, value) in variables.iter().filter(counts) {
             assert!(log.contains(&format!("\"variable\":\"{name}\"")), "{name}: {log}");
             assert!(said.contains(&format!("the environment variable {name} is")), "{name}: {said}");
             assert!(*name != "CLIENT_CA_FILE" || !(said.contains(value) || log.contains(value)), "{said}");
         }
     }
+}
+
+/// Containers need no cluster, whatever the predecessor's variables say.
+#[test]
+fn the_variables_leave_docker_alone() {
+    let plugins = tempfile::tempdir().unwrap();
+    std::fs::copy(guest("ksml"), plugins.path().join("ksml.wasm")).unwrap();
+    let config = format!(
+        "[catalog]\ndir = {:?}\n[containers]\n[plugins.ksml.config]\ntarget = \"docker\"\nimage = \"r.example/ksml:1\"\n",
+        plugins.path()
+    );
+    let variables = [
+        ("REGISTRY_URL", "oci://r.example/charts"),
+        ("CHART_NAME", "ksml"),
+        ("NAMESPACE", "apps"),
+        ("KUBECONFIG", "/nowhere"),
+    ];
+    let checked = check(&config, &variables);
+    let said = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
+    assert!(checked.status.success() && said.contains("no cluster"), "{said}");
+    assert!(said.contains("the environment variable NAMESPACE is"), "{said}");
+}
+
+#[test]
+fn a_password_in_the_registrys_address_is_never_shown() {
+    let plugins = tempfile::tempdir().unwrap();
+    let config = format!("[catalog]\ndir = {:?}\n", plugins.path());
+    let url = ("REGISTRY_URL", "oci://user:hunter2@r.example/charts");
+    let checked = check(&config, &[url, ("CHART_NAME", "ksml"), ("NAMESPACE", "apps")]);
+    let said = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
+    assert!(!checked.status.success() && !said.contains("hunter2"), "{said}");
+    assert!(said.contains("set REGISTRY_USERNAME and REGISTRY_PASSWORD"), "{said}");
 }
