@@ -67,6 +67,15 @@ fn one(path: &Path, stem: &str, configured: &BTreeMap<String, PluginConfig>) -> 
     Ok(Found { name, wasm: wasm.into(), config, fingerprint: Digest::of(&all) })
 }
 
+/// What the operator wrote for the plugin of this `NAME.wasm`, in `[plugins.NAME]` or beside it.
+///
+/// # Errors
+/// Words where it cannot be read, or stands in both.
+pub fn config_of(wasm: &Path, configured: &BTreeMap<String, PluginConfig>) -> Result<PluginConfig, String> {
+    let stem = wasm.file_stem().unwrap_or_default().to_string_lossy();
+    config(wasm, &stem, configured).map(|(config, _)| config)
+}
+
 /// What the operator wrote for the plugin of this file, and the text where it stands beside the file.
 pub(crate) fn config(
     path: &Path,

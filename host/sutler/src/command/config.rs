@@ -1,11 +1,13 @@
 //! `sutler config check`: everything that can be known to be wrong before anything is started.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use sutler_access::Access;
 use sutler_api::{Register, Server, ServerOptions};
+use sutler_catalog::config_of;
 use sutler_helm::{EngineError, Helm, NoJobs, RegistryLogins, RenderAnswer, RenderRequest, TemplateEngine};
 use sutler_kubernetes::Clusters;
 use sutler_model::{Identifier, Pair, PluginName};
@@ -86,12 +88,33 @@ fn plugins(config: &Config, add: &mut impl FnMut(Option<String>)) {
             add(source.read().err().map(|e| format!("[plugins.{name}.secrets] {secret}: {e}")));
         }
     }
+    for file in std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if file.extension().is_some_and(|e| e == "wasm") {
+            add(beside(&file, config).err());
+        }
+    }
     for (pair, owner) in &config.pairs {
         add(pair.parse::<Pair>().err().map(|e| format!("[pairs] {pair:?}: {e}")));
         if !dir.join(format!("{owner}.wasm")).is_file() {
             add(Some(format!("[pairs] {pair:?} = {owner:?}: there is no {owner}.wasm in {}", dir.display())));
         }
     }
+}
+
+/// What is wrong with the `NAME.toml` beside a plugin.
+fn beside(wasm: &Path, config: &Config) -> Result<(), String> {
+    let plugin = config_of(wasm, &config.plugins).map_err(|e| format!("{}: {e}", wasm.display()))?;
+    let own = wasm.with_extension("toml");
+    if !own.is_file() {
+        return Ok(());
+    }
+    let at = |e: String| format!("{}: {e}", own.display());
+    plugin.whole().map_err(at)?;
+    plugin.limits.check(config.runtime.max_memory_mib).map_err(|e| at(format!("limits: {e}")))?;
+    for (secret, source) in &plugin.secrets {
+        source.read().map_err(|e| at(format!("secrets: {secret}: {e}")))?;
+    }
+    Ok(())
 }
 
 fn names(config: &Config, add: &mut impl FnMut(Option<String>)) {

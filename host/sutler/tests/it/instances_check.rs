@@ -136,6 +136,17 @@ fn config_check_names_what_a_plugin_could_not_use() {
         let (fine, said) = check_in(folder.path(), &tables);
         assert!(fine, "{tables}: {said}");
     }
+    let beside = folder.path().join("other.toml");
+    for (toml, tables, words) in [
+        ("[config-files]\na = \"none.yaml\"\n", "", "other.toml: config-files.a: "),
+        ("[secrets]\na = { file = \"/no/such/file\" }\n", "", "other.toml: secrets: a: "),
+        ("[config]\npassword = \"hunter2\n", "", "other.toml line 2: "),
+        ("", "[plugins.other]\n", "it is configured twice"),
+    ] {
+        std::fs::write(&beside, toml).unwrap();
+        let (fine, said) = check_in(folder.path(), tables);
+        assert!(!fine && said.contains(words) && !said.contains("hunter2"), "{toml}: {said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
