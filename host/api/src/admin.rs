@@ -1,6 +1,6 @@
 //! The operators' routes: plugins, their faults, reload, metrics. They are on the admin listener only.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::answer::json;
 use crate::body::is_json;
-use crate::extract::OperatorCalls;
+use crate::extract::{OperatorCalls, PathOf};
 use crate::openapi::CallErrors;
 use crate::refusal::Refusal;
 use crate::state::Api;
@@ -74,7 +74,7 @@ pub(crate) async fn plugins(State(api): State<Api>, _: OperatorCalls) -> Respons
 pub(crate) async fn faults(
     State(api): State<Api>,
     _: OperatorCalls,
-    Path(name): Path<String>,
+    PathOf(name): PathOf<String>,
 ) -> Result<Response, Refusal> {
     let faults = api.inner.provisioner.faults(&name);
     let faults =

@@ -29,10 +29,12 @@ pub struct ApiConfig {
     pub header_timeout_seconds: u64,
     /// How long a client may take to send its body, in seconds (408 then).
     pub body_timeout_seconds: u64,
-    /// Requests worked on at once (503 with Retry-After beyond it); health, metrics and logs do not count.
+    /// Requests worked on at once (503 with Retry-After beyond it); health, metrics and streams do not count.
     pub max_concurrent_requests: usize,
     /// Streams of logs open at once (503 with Retry-After beyond it).
     pub max_log_streams: usize,
+    /// Streams of operations' events open at once (503 with Retry-After beyond it).
+    pub max_event_streams: usize,
     /// How long a stopping host lets running requests finish, in seconds.
     pub shutdown_grace_seconds: u64,
     /// Where the routes of each configured instance begin, after `base_path`; from `[instances]`.
@@ -68,6 +70,7 @@ impl Default for ApiConfig {
             body_timeout_seconds: 30,
             max_concurrent_requests: 256,
             max_log_streams: 64,
+            max_event_streams: 256,
             shutdown_grace_seconds: 25,
             instances: BTreeMap::new(),
             instance_shares: BTreeMap::new(),
@@ -99,6 +102,9 @@ impl ApiConfig {
         }
         if self.max_concurrent_requests == 0 || self.max_log_streams == 0 {
             return bad("max-concurrent-requests and max-log-streams", "use at least 1");
+        }
+        if self.max_event_streams == 0 {
+            return bad("max-event-streams", "use at least 1");
         }
         self.check_shares()
     }

@@ -104,6 +104,7 @@ fn admit(api: &Api, route: &str) -> Result<Option<OwnedSemaphorePermit>, Refusal
     let (limit, max) = match counted {
         Counted::Requests => (&api.inner.requests, api.inner.config.max_concurrent_requests),
         Counted::Streams => (&api.inner.streams, api.inner.config.max_log_streams),
+        Counted::Events => (&api.inner.event_streams, api.inner.config.max_event_streams),
     };
     limit.clone().try_acquire_owned().map(Some).map_err(|_| {
         let what = counted.as_str();

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, RawPathParams};
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{FromRequestParts, Path, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
 use sutler_access::{Caller, Denied, Incoming};
 use sutler_dispatch::Asker;
 use sutler_model::{Application, Identifier};
@@ -94,8 +96,13 @@ async fn instance(parts: &mut Parts) -> Result<Option<Identifier>, Refusal> {
     if let Some(OfInstance(name)) = parts.extensions.get() {
         return Ok(Some(name.clone()));
     }
-    // A route without any parameter has none of this one either.
-    let Ok(params) = RawPathParams::from_request_parts(parts, &()).await else { return Ok(None) };
+    let params = match RawPathParams::from_request_parts(parts, &()).await {
+        Ok(params) => params,
+        // A route without any parameter has none of this one either.
+        Err(RawPathParamsRejection::MissingPathParams(_)) => return Ok(None),
+        // What cannot be read may be an instance's name: the root's routes are not meant.
+        Err(e) => return Err(bad_path(&e.body_text())),
+    };
     let found =
         params.iter().find(|(name, _)| *name == "instance").map(|(_, value)| Identifier::parse(value));
     found.transpose().map_err(|e| Refusal::not_found(e.to_string()))
@@ -129,6 +136,23 @@ impl FromRequestParts<Api> for OperatorCalls {
         remember(parts, &operator.name);
         Ok(Self)
     }
+}
+
+/// The route's parameters: [`Path`], whose own refusals are no JSON.
+pub(crate) struct PathOf<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Api> for PathOf<T> {
+    type Rejection = Refusal;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
+        let found = Path::<T>::from_request_parts(parts, api).await;
+        found.map(|Path(params)| Self(params)).map_err(|e| bad_path(&e.body_text()))
+    }
+}
+
+fn bad_path(why: &str) -> Refusal {
+    Refusal::bad_body(format!(
+        "the path of the request cannot be read: {why}; send it as percent-encoded UTF-8"
+    ))
 }
 
 /// The request's ticket, which the edge put there.

@@ -1,6 +1,6 @@
 //! What the host serves, and whether it can.
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use sutler_model::Pair;
 use utoipa::ToSchema;
 
 use crate::answer::{HandlesBody, json};
-use crate::extract::CallerOf;
+use crate::extract::{CallerOf, PathOf};
 use crate::openapi::CallErrors;
 use crate::refusal::{ErrorBody, Refusal};
 use crate::state::Api;
@@ -75,7 +75,7 @@ pub(crate) async fn readyz(State(api): State<Api>, RawQuery(query): RawQuery) ->
         (status = 503, description = "It cannot", body = HealthBody)))]
 pub(crate) async fn readyz_pair(
     State(api): State<Api>,
-    Path((kind, type_name)): Path<(String, String)>,
+    PathOf((kind, type_name)): PathOf<(String, String)>,
 ) -> Result<Response, Refusal> {
     let pair: Pair = format!("{kind}/{type_name}").parse().map_err(|e| Refusal::not_found(format!("{e}")))?;
     let handles = api.inner.provisioner.handles();

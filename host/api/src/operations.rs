@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, RawQuery, State};
+use axum::extract::{Query, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use sutler_model::{Identifier, Kind, Pair};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::answer::{self, ApplyAnswer, json};
-use crate::extract::{CallerOf, TicketOf};
+use crate::extract::{CallerOf, PathOf, TicketOf};
 use crate::in_flight::Ticket;
 use crate::openapi::CallErrors;
 use crate::refusal::Refusal;
@@ -206,7 +206,7 @@ fn invalid(e: sutler_model::InvalidName) -> Refusal {
 pub(crate) async fn one(
     State(api): State<Api>,
     caller: CallerOf,
-    Path(params): Path<Params>,
+    PathOf(params): PathOf<Params>,
 ) -> Result<Response, Refusal> {
     let o = api.inner.provisioner.operation(caller.asker(), params.id).await?;
     let answer = OperationAnswer::from(o);
@@ -235,7 +235,7 @@ pub(crate) async fn events(
     State(api): State<Api>,
     caller: CallerOf,
     TicketOf(ticket): TicketOf,
-    Path(params): Path<Params>,
+    PathOf(params): PathOf<Params>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {

@@ -18,7 +18,10 @@ pub struct Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
     Requests,
+    /// Of logs.
     Streams,
+    /// Streams of operations' events.
+    Events,
 }
 
 impl Counted {
@@ -28,7 +31,8 @@ impl Counted {
             "/plan" | "/apply" | "/inspect" | "/handles" | "/operations" | "/operations/{id}" => {
                 Some(Self::Requests)
             }
-            "/logs" | "/operations/{id}/events" => Some(Self::Streams),
+            "/logs" => Some(Self::Streams),
+            "/operations/{id}/events" => Some(Self::Events),
             _ => None,
         }
     }
@@ -37,6 +41,7 @@ impl Counted {
         match self {
             Self::Requests => "requests",
             Self::Streams => "streams",
+            Self::Events => "streams of events",
         }
     }
 
@@ -44,6 +49,7 @@ impl Counted {
         match self {
             Self::Requests => "max-requests",
             Self::Streams => "max-log-streams",
+            Self::Events => "half of max-event-streams",
         }
     }
 }
@@ -64,6 +70,7 @@ pub(crate) struct Holder {
     table: String,
     requests: Arc<Gate>,
     streams: Arc<Gate>,
+    events: Arc<Gate>,
 }
 
 #[derive(Debug)]
@@ -84,15 +91,18 @@ impl Drop for Place {
 
 impl Shares {
     pub(crate) fn new(config: &ApiConfig) -> Self {
-        let all = |shares: &BTreeMap<String, Share>, holder: fn(&str, Share) -> Holder| {
-            shares.iter().map(|(name, share)| (name.clone(), holder(name, *share))).collect()
+        // Streams of events are cheap and short: nobody asks for a share of them by name.
+        let events = config.max_event_streams.div_ceil(2);
+        let all = |shares: &BTreeMap<String, Share>, names: fn(&str) -> (String, String)| {
+            let one = |name: &str, share: &Share| Holder::new(names(name), *share, events);
+            shares.iter().map(|(name, share)| (name.clone(), one(name, share))).collect()
         };
         Self {
-            instances: all(&config.instance_shares, |name, share| {
-                Holder::new(format!("instance {name:?}"), format!("[instances.{name}]"), share)
+            instances: all(&config.instance_shares, |name| {
+                (format!("instance {name:?}"), format!("[instances.{name}]"))
             }),
-            callers: all(&config.caller_shares, |name, share| {
-                Holder::new(format!("caller {name}"), "its [[access.callers]]".into(), share)
+            callers: all(&config.caller_shares, |name| {
+                (format!("caller {name}"), "its [[access.callers]]".into())
             }),
         }
     }
@@ -106,9 +116,9 @@ impl Shares {
 }
 
 impl Holder {
-    fn new(who: String, table: String, share: Share) -> Self {
+    fn new((who, table): (String, String), share: Share, events: usize) -> Self {
         let gate = |most| Arc::new(Gate { most, taken: AtomicUsize::new(0) });
-        Self { who, table, requests: gate(share.requests), streams: gate(share.streams) }
+        Self { who, table, requests: gate(share.requests), streams: gate(share.streams), events: gate(events) }
     }
 
     /// # Errors
@@ -117,6 +127,7 @@ impl Holder {
         let gate = match counted {
             Counted::Requests => &self.requests,
             Counted::Streams => &self.streams,
+            Counted::Events => &self.events,
         };
         let next = |taken: usize| (taken < gate.most).then_some(taken + 1);
         match gate.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {

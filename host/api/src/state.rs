@@ -27,6 +27,7 @@ pub(crate) struct Inner {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) requests: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) event_streams: Arc<Semaphore>,
     pub(crate) shares: Shares,
     pub(crate) stopping: CancellationToken,
 }
@@ -57,6 +58,7 @@ impl Api {
             in_flight: Arc::default(),
             requests: Arc::new(Semaphore::new(config.max_concurrent_requests)),
             streams: Arc::new(Semaphore::new(config.max_log_streams)),
+            event_streams: Arc::new(Semaphore::new(config.max_event_streams)),
             shares: Shares::new(&config),
             stopping: CancellationToken::new(),
             config,

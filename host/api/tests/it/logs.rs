@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use sutler_api::ApiConfig;
 use sutler_logs::{Since, StreamOptions};
 
-use crate::fake::{access, api, fake, get, public, send, shown, text};
+use crate::fake::{OPERATION, access, api, fake, get, public, send, shown, text};
 
 const BASE: &str = "/logs?kind=deployment&type=ksml&application=orders&environment=prod&tenant=acme";
 
@@ -295,8 +295,8 @@ async fn a_stream_that_the_host_ends_says_so() {
 }
 
 #[tokio::test]
-async fn streams_have_a_limit_of_their_own() {
-    let config = ApiConfig { max_log_streams: 1, ..ApiConfig::default() };
+async fn streams_have_limits_of_their_own() {
+    let config = ApiConfig { max_log_streams: 1, max_event_streams: 1, ..ApiConfig::default() };
     let api = api(&fake(), access(), config);
     let router = sutler_api::router(&api);
     let open = send(&router, ask("&follow=true", None)).await;
@@ -304,6 +304,14 @@ async fn streams_have_a_limit_of_their_own() {
         503 retry-after: 1
         {"error":{"code":"overloaded","message":"this host is at its limit of 1 streams at once; try again in 1 s"}}"#]].assert_eq(&shown(send(&router, ask("", None)).await).await);
     assert_eq!(send(&router, get("/handles")).await.status(), 200);
+    // Nor do streams of events take the place of logs, and logs not theirs.
+    let events = format!("/operations/{OPERATION}/events");
+    let listening = send(&router, get(&events)).await;
+    assert_eq!(listening.status(), 200);
+    expect![[r#"
+        503 retry-after: 1
+        {"error":{"code":"overloaded","message":"this host is at its limit of 1 streams of events at once; try again in 1 s"}}"#]].assert_eq(&shown(send(&router, get(&events)).await).await);
+    drop(listening);
     // The client goes away.
     drop(open);
     assert_eq!(api.running().len(), 0);

@@ -57,6 +57,27 @@ async fn an_operation_and_its_end() {
 }
 
 #[tokio::test]
+async fn a_path_that_is_no_text_is_refused_as_everything_is() {
+    for path in [
+        "/operations/%ff",
+        "/operations/%ff/events",
+        "/readyz/%ff/ksml",
+        // Not the root's operation either.
+        "/instances/%ff/operations/op_done",
+        "/instances/%ff/handles",
+    ] {
+        let answer = send(&public(), get(path)).await;
+        assert_eq!(answer.status(), 400, "{path}");
+        assert_eq!(answer.headers()[header::CONTENT_TYPE], "application/json", "{path}");
+        let said = text(answer).await;
+        assert!(
+            said.starts_with(r#"{"error":{"code":"invalid-request","message":"the path"#),
+            "{path}: {said}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_list_is_filtered_and_paged() {
     let fake = fake();
     let routes: Router = router(&api(&fake, access(), ApiConfig::default()));
