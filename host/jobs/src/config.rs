@@ -30,14 +30,14 @@ pub struct OperationsConfig {
     /// How long a host has a job without a sign of life, in seconds. A pair whose longest step takes longer has
     /// the step's time-out and `lease-margin-seconds`.
     pub lease_seconds: u32,
-    /// The same for single pairs.
+    /// The same for single pairs. Where a step's time-out and `lease-margin-seconds` are longer, they hold.
     pub leases: BTreeMap<String, u32>,
     /// What a lease lasts at least beyond the longest step of its pair, in seconds.
     pub lease_margin_seconds: u32,
     /// How long after the end of its lease a job is taken over, in seconds: the longest request that a host
     /// without a lease may still have on its way. The clean-up after a call that was stopped waits as long.
     pub takeover_after_seconds: u32,
-    /// How often due jobs are looked for at least, in milliseconds.
+    /// How often due jobs are looked for at least, in milliseconds, 10 to 60000.
     pub poll_milliseconds: u32,
     /// How long final answers stay readable, in days.
     pub keep_days: u32,
@@ -96,16 +96,58 @@ pub(crate) struct Policy {
     pub(crate) limits: Limits,
 }
 
+/// What of `[operations]` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("[operations] {0}")]
+    Name(#[from] InvalidName),
+    #[error("[operations] {key}: {rule}")]
+    Value { key: String, rule: &'static str },
+}
+
 impl OperationsConfig {
     /// # Errors
-    /// `InvalidName` for a pair or a plugin's name that is none.
-    pub(crate) fn policy(&self) -> Result<Policy, InvalidName> {
+    /// `ConfigError` for a pair or a plugin's name that is none, and for a number with which nothing could run.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.policy().map(drop)
+    }
+
+    fn numbers(&self) -> Result<(), ConfigError> {
+        let bad = |key: &str, rule| Err(ConfigError::Value { key: key.to_owned(), rule });
+        let singles = [
+            ("workers", self.workers),
+            ("attempts", self.attempts),
+            ("first-backoff-milliseconds", self.first_backoff_milliseconds),
+            ("longest-backoff-seconds", self.longest_backoff_seconds),
+            ("deadline-seconds", self.deadline_seconds),
+            ("lease-seconds", self.lease_seconds),
+            ("keep-days", self.keep_days),
+            ("limits.each-tenant", self.limits.each_tenant.unwrap_or(1)),
+        ];
+        if let Some((key, _)) = singles.iter().find(|(_, n)| *n == 0) {
+            return bad(key, "use at least 1");
+        }
+        if !(10..=60_000).contains(&self.poll_milliseconds) {
+            return bad("poll-milliseconds", "use 10 to 60000");
+        }
+        for (table, of) in [("deadlines", &self.deadlines), ("leases", &self.leases)] {
+            if let Some((pair, _)) = of.iter().find(|(_, n)| **n == 0) {
+                return bad(&format!("{table}.{pair:?}"), "use at least 1");
+            }
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// As [`OperationsConfig::check`].
+    pub(crate) fn policy(&self) -> Result<Policy, ConfigError> {
+        self.numbers()?;
         let seconds = |n: u32| Duration::from_secs(u64::from(n));
         let millis = |n: u32| Duration::from_millis(u64::from(n));
         let by_pair = |of: &BTreeMap<String, u32>| {
             of.iter()
                 .map(|(p, n)| Ok((p.parse::<Pair>()?, seconds(*n))))
-                .collect::<Result<BTreeMap<_, _>, _>>()
+                .collect::<Result<BTreeMap<_, _>, InvalidName>>()
         };
         let l = &self.limits;
         let limits = Limits {
@@ -113,24 +155,24 @@ impl OperationsConfig {
                 .plugins
                 .iter()
                 .map(|(p, n)| Ok((PluginName::parse(p)?, *n)))
-                .collect::<Result<_, _>>()?,
-            pairs: l.pairs.iter().map(|(p, n)| Ok((p.parse()?, *n))).collect::<Result<_, _>>()?,
+                .collect::<Result<_, InvalidName>>()?,
+            pairs: l.pairs.iter().map(|(p, n)| Ok((p.parse()?, *n))).collect::<Result<_, InvalidName>>()?,
             each_tenant: l.each_tenant,
         };
         Ok(Policy {
             answer_within: millis(self.answer_within_milliseconds),
-            workers: usize::try_from(self.workers.max(1)).unwrap_or(1),
-            attempts: self.attempts.max(1),
-            first_backoff: millis(self.first_backoff_milliseconds.max(1)),
-            longest_backoff: seconds(self.longest_backoff_seconds.max(1)),
-            deadline: seconds(self.deadline_seconds.max(1)),
+            workers: usize::try_from(self.workers).unwrap_or(usize::MAX),
+            attempts: self.attempts,
+            first_backoff: millis(self.first_backoff_milliseconds),
+            longest_backoff: seconds(self.longest_backoff_seconds),
+            deadline: seconds(self.deadline_seconds),
             deadlines: by_pair(&self.deadlines)?,
-            lease: seconds(self.lease_seconds.max(1)),
+            lease: seconds(self.lease_seconds),
             leases: by_pair(&self.leases)?,
             lease_margin: seconds(self.lease_margin_seconds),
             takeover_after: seconds(self.takeover_after_seconds),
-            poll: millis(self.poll_milliseconds.clamp(10, 60_000)),
-            keep: seconds(self.keep_days.max(1)) * 24 * 3600,
+            poll: millis(self.poll_milliseconds),
+            keep: seconds(self.keep_days) * 24 * 3600,
             limits,
         })
     }
@@ -157,6 +199,16 @@ impl Policy {
             }
         }
         out
+    }
+
+    /// The pairs that are given a shorter lease than they have, with both: what is given and what holds.
+    pub(crate) fn short(&self, longest: &BTreeMap<Pair, Duration>) -> Vec<(Pair, Duration, Duration)> {
+        let holds = self.leases(longest);
+        let both = |(pair, given): (&Pair, &Duration)| {
+            let held = *holds.get(pair)?;
+            (*given < held).then(|| (pair.clone(), *given, held))
+        };
+        self.leases.iter().filter_map(both).collect()
     }
 }
 
@@ -185,12 +237,52 @@ mod tests {
             (pair("tool/c"), secs(70)),
         ]);
         assert_eq!(policy.leases(&longest), want);
+        assert_eq!(policy.short(&longest), [(pair("tool/a"), secs(5), secs(17))]);
+        assert_eq!(policy.short(&BTreeMap::new()), []);
+    }
+
+    #[test]
+    fn what_would_let_nothing_run_is_refused() {
+        let default = OperationsConfig::default;
+        let table = |n| BTreeMap::from([("tool/a".to_owned(), n)]);
+        let limits = LimitsConfig { each_tenant: Some(0), ..LimitsConfig::default() };
+        for (config, words) in [
+            (OperationsConfig { workers: 0, ..default() }, "workers: use at least 1"),
+            (OperationsConfig { attempts: 0, ..default() }, "attempts: use at least 1"),
+            (OperationsConfig { lease_seconds: 0, ..default() }, "lease-seconds: use at least 1"),
+            (OperationsConfig { keep_days: 0, ..default() }, "keep-days: use at least 1"),
+            (OperationsConfig { deadline_seconds: 0, ..default() }, "deadline-seconds: use at least 1"),
+            (
+                OperationsConfig { first_backoff_milliseconds: 0, ..default() },
+                "first-backoff-milliseconds: use at least 1",
+            ),
+            (
+                OperationsConfig { longest_backoff_seconds: 0, ..default() },
+                "longest-backoff-seconds: use at least 1",
+            ),
+            (OperationsConfig { poll_milliseconds: 0, ..default() }, "poll-milliseconds: use 10 to 60000"),
+            (OperationsConfig { poll_milliseconds: 9, ..default() }, "poll-milliseconds: use 10 to 60000"),
+            (OperationsConfig { limits, ..default() }, "limits.each-tenant: use at least 1"),
+            (OperationsConfig { deadlines: table(0), ..default() }, "deadlines.\"tool/a\": use at least 1"),
+            (OperationsConfig { leases: table(0), ..default() }, "leases.\"tool/a\": use at least 1"),
+        ] {
+            assert_eq!(config.check().unwrap_err().to_string(), format!("[operations] {words}"));
+        }
+        let none = OperationsConfig {
+            answer_within_milliseconds: 0,
+            lease_margin_seconds: 0,
+            takeover_after_seconds: 0,
+            deadlines: table(1),
+            ..default()
+        };
+        assert_eq!(none.check(), Ok(()));
     }
 
     #[test]
     fn names_are_checked() {
         let mut config = OperationsConfig::default();
         config.limits.pairs.insert("ksml".into(), 1);
-        assert_eq!(config.policy().unwrap_err().what, "pair");
+        let ConfigError::Name(e) = config.check().unwrap_err() else { panic!("a name") };
+        assert_eq!(e.what, "pair");
     }
 }

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use sutler_ledger::{JobId, LedgerError, Status};
-use sutler_model::{InvalidName, OverQuota};
+use sutler_model::OverQuota;
 
+use crate::config::ConfigError;
 use crate::machine::Illegal;
 
 /// Why an operation was not begun, found or changed.
@@ -44,6 +45,6 @@ pub enum OperationError {
     /// The jobs' own mistake.
     #[error(transparent)]
     Illegal(#[from] Illegal),
-    #[error("[operations] {0}")]
-    Config(#[from] InvalidName),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
 }

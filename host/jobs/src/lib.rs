@@ -3,6 +3,7 @@
 
 mod backoff;
 mod begin;
+mod check;
 mod config;
 mod decide;
 mod error;
@@ -17,7 +18,8 @@ mod wait;
 mod worker;
 mod write;
 
-pub use config::{LimitsConfig, OperationsConfig};
+pub use check::check;
+pub use config::{ConfigError, LimitsConfig, OperationsConfig};
 pub use error::OperationError;
 pub use host::Wrap;
 pub use operations::{Answered, New, Operation, Operations, Who};

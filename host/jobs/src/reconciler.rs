@@ -25,6 +25,11 @@ impl Operations {
     pub fn start(&self) {
         describe();
         let host = self.0.clone();
+        for (pair, given, held) in host.policy.short(&host.worker.longest()) {
+            let (given, held) = (given.as_secs(), held.as_secs());
+            tracing::warn!(event = "lease-too-short", %pair, given, held,
+                "[operations.leases] {pair} = {given} is shorter than a step may take, so that {held} s hold; write that");
+        }
         // Among the runs: what a last claim took is still given back.
         host.run(claims(host.clone()));
         host.serve(until_done(self.0.clone(), |h| async move {

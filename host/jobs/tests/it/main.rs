@@ -9,6 +9,7 @@
 )]
 
 mod cancel;
+mod check;
 mod common;
 mod flaky;
 mod front;
