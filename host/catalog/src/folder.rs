@@ -51,7 +51,7 @@ pub(crate) fn read(dir: &Path, configured: &BTreeMap<String, PluginConfig>) -> R
 fn one(path: &Path, stem: &str, configured: &BTreeMap<String, PluginConfig>) -> Result<Found, String> {
     let name = PluginName::parse(stem)
         .map_err(|e| format!("its file cannot be a plugin's: {e}; rename {stem}.wasm"))?;
-    let wasm = bounded(path)?;
+    let wasm = component(path)?;
     let (config, text) = config(path, stem, configured)?;
     let mut all = [Digest::of(&wasm).as_bytes().as_slice(), text.unwrap_or_default().as_bytes()].concat();
     // A secret that was rotated is a change as well.
@@ -111,8 +111,11 @@ fn told(file: &Path, text: &str, e: &toml::de::Error) -> String {
     format!("{} line {}: {}", file.display(), before.matches('\n').count() + 1, e.message())
 }
 
-/// A regular file of bounded size: a pipe or a device would be read for ever.
-fn bounded(path: &Path) -> Result<Vec<u8>, String> {
+/// The bytes of a component: a regular file of bounded size, since a pipe or a device would be read for ever.
+///
+/// # Errors
+/// Words on why it cannot be one.
+pub fn component(path: &Path) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let kind = std::fs::metadata(path).map_err(|e| unreadable(path, &e))?;
     if !kind.is_file() {
@@ -123,6 +126,9 @@ fn bounded(path: &Path) -> Result<Vec<u8>, String> {
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(path, &e))?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("it has more than {MAX_BYTES} bytes"));
+    }
+    if bytes.is_empty() {
+        return Err("the file is empty; copy it again".into());
     }
     Ok(bytes)
 }

@@ -19,7 +19,7 @@ pub use config::{
 };
 pub use entry::{Entry, PairEntry};
 pub use faults::FaultLog;
-pub use folder::config_of;
+pub use folder::{component, config_of};
 pub use index::{FileState, Snapshot};
 pub use schema::{Schema, SchemaError};
 pub use violation::Violation;

@@ -46,8 +46,8 @@ impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let config = self.config.load()?;
         telemetry::logs(&config.log, true)?;
-        let wasm =
-            std::fs::read(&self.file).with_context(|| format!("{} cannot be read", self.file.display()))?;
+        let wasm = sutler_catalog::component(&self.file)
+            .map_err(|e| anyhow::anyhow!("{} is refused: {e}", self.file.display()))?;
         let stem = self.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = PluginName::parse(&stem).with_context(|| format!("rename {}", self.file.display()))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

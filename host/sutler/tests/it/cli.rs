@@ -51,6 +51,25 @@ fn plugin_check_refuses_with_words() {
         assert!(!o.status.success(), "{name}");
         assert!(format!("{}{}", out(&o), err(&o)).contains(words), "{name}: {}{}", out(&o), err(&o));
     }
+    // What is no file of its own, or has no end.
+    let at = |name: &str| folder.path().join(name);
+    assert!(Command::new("mkfifo").arg(at("pipe.wasm")).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", at("zero.wasm")).unwrap();
+    std::fs::write(at("empty.wasm"), "").unwrap();
+    std::fs::File::create(at("large.wasm")).unwrap().set_len((256 << 20) + 1).unwrap();
+    for (name, words) in [
+        ("pipe.wasm", "it is not a regular file"),
+        ("zero.wasm", "it is not a regular file"),
+        ("empty.wasm", "the file is empty; copy it again"),
+        ("large.wasm", "it has more than 268435456 bytes"),
+    ] {
+        let o = sutler(&["plugin", "check", at(name).to_str().unwrap()]);
+        assert!(
+            !o.status.success() && err(&o).contains(words) && err(&o).contains(name),
+            "{name}: {}",
+            err(&o)
+        );
+    }
     let missing = sutler(&["plugin", "check", "/no/such.wasm"]);
     assert!(err(&missing).contains("/no/such.wasm"));
 }
