@@ -5,7 +5,7 @@ use crate::{Event, Job, Problem};
 /// What is wrong with a job and its events.
 pub(crate) fn job(job: &Job, events: &[Event]) -> Vec<Problem> {
     let mut out = Vec::new();
-    let mut wrong = |message: String| out.push(Problem { at: job.id.to_string(), message });
+    let mut wrong = |message: String| out.push(Problem::new(job.id.as_str(), message));
     if events.is_empty() {
         wrong("has no events; restore a backup".into());
     }

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use crate::JobId;
 
 /// Why a ledger did not do what it was asked.
@@ -20,9 +22,15 @@ pub enum LedgerError {
     /// Whether the change was written is not known: the connection broke while it was being committed.
     #[error("whether the change was written is not known: {0}")]
     Unknown(String),
-    /// What is stored cannot be read: damaged, sealed with a key that is not there, or written by a newer version.
+    /// What is stored cannot be read: damaged, or written by a newer version.
     #[error("{0}")]
     Unreadable(String),
+    /// What is stored was sealed with a key that is not there.
+    #[error(
+        "the ledger was sealed with the key {key:?}, which is not in {}; put that key back into the file",
+        file.display()
+    )]
+    MissingKey { key: String, file: PathBuf },
     /// It cannot be opened as configured; says what to do.
     #[error("{0}")]
     Open(String),

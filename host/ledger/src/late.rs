@@ -61,6 +61,7 @@ impl Ledger for Late {
         next_due() -> Option<Millis>;
         depth() -> Depth;
         purge(final_for: Duration) -> u64;
+        probe() -> ();
         check() -> Vec<Problem>;
         reseal() -> u64;
         import(record: Record) -> ();

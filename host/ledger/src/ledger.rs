@@ -139,6 +139,22 @@ pub struct Problem {
     pub at: String,
     /// What is wrong and what to do.
     pub message: String,
+    /// The key that is not in the key file, where nothing else is wrong.
+    pub missing_key: Option<String>,
+}
+
+impl Problem {
+    pub fn new(at: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { at: at.into(), message: message.into(), missing_key: None }
+    }
+
+    pub(crate) fn of(at: impl Into<String>, error: &LedgerError) -> Self {
+        let missing_key = match error {
+            LedgerError::MissingKey { key, .. } => Some(key.clone()),
+            _ => None,
+        };
+        Self { missing_key, ..Self::new(at, error.to_string()) }
+    }
 }
 
 /// One thing of a ledger on its way into another one.
@@ -235,7 +251,13 @@ pub trait Ledger: Send + Sync + 'static {
     /// so that nobody waits for it.
     fn purge(&self, final_for: Duration) -> Answer<'_, u64>;
 
-    /// Reads everything and says what is wrong.
+    /// Writes as much as an operation may need and takes it back: whether the ledger can be written now. Nothing of it
+    /// is ever seen.
+    fn probe(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Reads everything and says what is wrong with the ledger's own; what the texts of jobs say is theirs to judge.
     fn check(&self) -> Answer<'_, Vec<Problem>>;
     /// Seals again, with the active key, what another key has sealed. Answers how many texts.
     fn reseal(&self) -> Answer<'_, u64> {

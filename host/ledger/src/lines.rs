@@ -140,7 +140,8 @@ impl Line {
     }
 
     /// # Errors
-    /// `LedgerError::Unreadable` where the line is none of this version's, or sealed with a key that is not there.
+    /// `LedgerError::Unreadable` where the line is none of this version's, `LedgerError::MissingKey` where it is sealed
+    /// with a key that is not there.
     pub fn read(text: &str, keys: &Keys) -> Result<Self, LedgerError> {
         // A newer version's first line says so before anything else in it is looked at.
         if let Some(version) = version(text).filter(|v| !(OLDEST..=VERSION).contains(v)) {

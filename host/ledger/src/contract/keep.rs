@@ -195,6 +195,18 @@ pub async fn an_import_does_not_overwrite(rig: &dyn Rig) {
     assert_eq!(other.check().await.unwrap(), []);
 }
 
+pub async fn a_probe_leaves_nothing(rig: &dyn Rig) {
+    let ledger = rig.ledger();
+    let job = Sample::default().create(&*ledger).await;
+    for _ in 0..3 {
+        ledger.probe().await.unwrap();
+    }
+    assert!(row(&*ledger, &job).await == job);
+    let all: Vec<_> = ledger.export().collect().await;
+    assert!(matches!(&all[..], [Ok(Record::Job { .. })]), "{all:?}");
+    assert_eq!(ledger.check().await.unwrap(), []);
+}
+
 pub async fn a_healthy_ledger_has_no_problems(rig: &dyn Rig) {
     let ledger = rig.ledger();
     assert_eq!(ledger.check().await.unwrap(), []);

@@ -67,6 +67,7 @@ macro_rules! contract_tests {
             plugins_stay_while_a_job_needs_them
             everything_survives_export_and_import
             an_import_does_not_overwrite
+            a_probe_leaves_nothing
             a_healthy_ledger_has_no_problems
             time_does_not_go_back
             the_last_place_goes_to_one_job

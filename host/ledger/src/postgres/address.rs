@@ -34,7 +34,7 @@ impl Address {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(wrong("it begins with neither postgres:// nor postgresql://"));
         }
-        let (url, roots) = plain(url);
+        let (url, roots) = plain(url)?;
         let mut config: Config = url.parse().map_err(wrong)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(wrong("it names no host"));
@@ -50,13 +50,19 @@ impl Address {
 }
 
 /// The URL in the words that the client knows, and the file that `sslrootcert` names.
-fn plain(url: &str) -> (String, Option<PathBuf>) {
-    let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), None) };
+fn plain(url: &str) -> Result<(String, Option<PathBuf>), LedgerError> {
+    let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), None)) };
     let mut roots = None;
     let mut kept: Vec<&str> = Vec::new();
     for pair in query.split('&') {
         match pair.split_once('=') {
             Some(("sslmode", "verify-ca" | "verify-full")) => kept.push("sslmode=require"),
+            Some(("sslmode", mode)) if !["disable", "prefer", "require"].contains(&mode) => {
+                return Err(LedgerError::Open(format!(
+                    "[ledger] url is not right: sslmode is {:?}; use disable, prefer, require, verify-ca or verify-full",
+                    mode.chars().take(40).collect::<String>()
+                )));
+            }
             Some(("sslrootcert", _)) => {
                 let file = url::form_urlencoded::parse(pair.as_bytes()).next();
                 roots = file.map(|(_, file)| PathBuf::from(file.as_ref()));
@@ -65,7 +71,7 @@ fn plain(url: &str) -> (String, Option<PathBuf>) {
         }
     }
     let query = kept.join("&");
-    (if query.is_empty() { base.to_owned() } else { format!("{base}?{query}") }, roots)
+    Ok((if query.is_empty() { base.to_owned() } else { format!("{base}?{query}") }, roots))
 }
 
 fn tls(ca_file: Option<&Path>, secure: bool) -> Result<MakeRustlsConnect, LedgerError> {
@@ -127,7 +133,7 @@ mod tests {
                 None,
             ),
         ] {
-            assert_eq!(plain(url), (config.to_owned(), roots.map(PathBuf::from)), "{url}");
+            assert_eq!(plain(url).unwrap(), (config.to_owned(), roots.map(PathBuf::from)), "{url}");
         }
     }
 
@@ -143,6 +149,13 @@ mod tests {
         {
             let Err(LedgerError::Open(why)) = Address::parse(url, None) else { panic!("{url} was accepted") };
             assert!(why.contains("[ledger] url") && !why.contains("hidden"), "{why}");
+        }
+        for mode in ["bogus", "", "Require", "allow"] {
+            let url = format!("postgres://me:hidden@h/db?connect_timeout=3&sslmode={mode}");
+            let Err(LedgerError::Open(why)) = Address::parse(&url, None) else {
+                panic!("{url} was accepted")
+            };
+            assert!(why.contains(&format!("sslmode is {mode:?}; use disable, prefer, require")), "{why}");
         }
         let missing = Address::parse("postgres://h/db", Some(Path::new("/nonexistent/ca.pem")));
         assert!(matches!(missing, Err(LedgerError::Open(why)) if why.contains("/nonexistent/ca.pem")));

@@ -8,7 +8,7 @@ use super::export::{PAGE, events_between};
 use super::read;
 use super::row::{self, get};
 use crate::seal::Keys;
-use crate::{Event, Problem, check, rules};
+use crate::{Event, LedgerError, Problem, check, rules};
 
 /// What is wrong. The files are the server's to check (pg_amcheck, checksums).
 pub(super) async fn check(connections: &Connections, keys: &Keys) -> Result<Vec<Problem>, Broken> {
@@ -32,31 +32,32 @@ pub(super) async fn check(connections: &Connections, keys: &Keys) -> Result<Vec<
 
 fn one(r: &Row, events: Result<Vec<Event>, Broken>, keys: &Keys, out: &mut Vec<Problem>) {
     let at = get::<&str>(r, 1).unwrap_or("a job").to_owned();
-    let mut wrong = |message: String| out.push(Problem { at: at.clone(), message });
+    let mut wrong = |e: LedgerError| out.push(Problem::of(&at, &e));
+    let says = LedgerError::Unreadable;
     let closed = match row::closed(r) {
         Ok(closed) => closed,
-        Err(e) => return wrong(e.told().to_string()),
+        Err(e) => return wrong(e.told()),
     };
     match (get::<i16>(r, read::QUEUE), get::<i64>(r, read::QUEUE + 1)) {
         (Ok(queue), Ok(wake)) => {
             if let Some(message) = rules::misplaced(&closed.job, (queue.into(), wake)) {
-                wrong(message);
+                wrong(says(message));
             }
         }
-        (Err(e), _) | (_, Err(e)) => wrong(e.told().to_string()),
+        (Err(e), _) | (_, Err(e)) => wrong(e.told()),
     }
     match events {
         Ok(events) => {
             if events.last().map_or(0, |e| e.seq) != closed.last_event {
-                wrong(format!("ends with another event than the row says ({})", closed.last_event));
+                wrong(says(format!("ends with another event than the row says ({})", closed.last_event)));
             }
             let found = check::job(&closed.job, &events);
-            found.into_iter().for_each(|p| wrong(p.message));
+            found.into_iter().for_each(|p| wrong(says(p.message)));
         }
-        Err(e) => wrong(e.told().to_string()),
+        Err(e) => wrong(e.told()),
     }
     if let Err(e) = closed.open(keys) {
-        wrong(e.to_string());
+        wrong(e);
     }
 }
 
@@ -77,8 +78,8 @@ async fn crossed(c: &mut Connection, out: &mut Vec<Problem>) -> Result<(), Broke
         ),
     ] {
         for r in c.query(sql, &[], Effect::None).await? {
-            let (at, resource): (String, &str) = (get(&r, 0)?, get(&r, 1)?);
-            out.push(Problem { at, message: format!("{what} {resource:?}") });
+            let (at, resource): (&str, &str) = (get(&r, 0)?, get(&r, 1)?);
+            out.push(Problem::new(at, format!("{what} {resource:?}")));
         }
     }
     for (table, what, sql) in [
@@ -107,7 +108,7 @@ async fn crossed(c: &mut Connection, out: &mut Vec<Problem>) -> Result<(), Broke
         let rows = c.query(sql, &[], Effect::None).await?;
         let count = rows.first().map(|r| get::<i64>(r, 0)).transpose()?.unwrap_or_default();
         if count > 0 {
-            out.push(Problem { at: table.into(), message: format!("{count} rows {what}; restore a backup") });
+            out.push(Problem::new(table, format!("{count} rows {what}; restore a backup")));
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sutler_model::Digest;
 
 use super::begin::{self, TRIES};
-use super::broken::{Broken, unreadable};
+use super::broken::{Broken, Effect, unreadable};
 use super::connections::Connections;
 use super::put::{Given, given, values};
 use super::row::{self, get};
@@ -17,6 +17,9 @@ use crate::{Event, Job, JobId, LedgerError, Record, rules};
 const PURGED: i64 = 300;
 /// A plugin that was kept so shortly ago is not written again; forgetting adds it.
 const FRESH: Duration = Duration::from_secs(3600);
+
+/// Bytes of an operation's texts, as a probe takes them.
+const PROBE: u32 = 256 << 10;
 
 pub(super) async fn keep_plugin(
     connections: &Connections,
@@ -58,6 +61,15 @@ pub(super) async fn purge(connections: &Connections, final_for: Duration) -> Res
     let unused_for = row::distance(final_for.saturating_add(FRESH));
     connections.write(sql, &[&floor, &unused_for]).await?;
     Ok(count.unsigned_abs())
+}
+
+/// A row that takes new pages comes and goes in one transaction, whose commit goes to the disk.
+pub(super) async fn probe(connections: &Connections) -> Result<(), Broken> {
+    let sql = format!(
+        "INSERT INTO plugins (digest, kept, bytes) VALUES ('probe', 0, decode(repeat('2a', {PROBE}), 'hex')); \
+         DELETE FROM plugins WHERE digest = 'probe'"
+    );
+    connections.get().await?.say(&sql, Effect::Commits).await
 }
 
 const PUT: &str = concat!(

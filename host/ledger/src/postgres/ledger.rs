@@ -43,7 +43,7 @@ impl Postgres {
     /// # Errors
     /// `LedgerError::Open` where the URL or a file is wrong, the schema does not fit this binary, or others have it in
     /// use as `hold` does not suffer;
-    /// `LedgerError::Unavailable` where the server cannot be reached; `LedgerError::Unreadable` where the key that the
+    /// `LedgerError::Unavailable` where the server cannot be reached; `LedgerError::MissingKey` where the key that the
     /// ledger was sealed with is missing.
     pub async fn open(url: &str, keys: Keys, options: PostgresOptions) -> Result<Self, LedgerError> {
         let address = Address::parse(url, options.ca_file.as_deref())?;
@@ -62,6 +62,14 @@ impl Postgres {
         beside.spawn(listen::listen(address, wake.clone()));
         beside.spawn(go_on(connections.clone(), wake.clone(), more));
         Ok(Self { connections, keys, wake, last: Mutex::default(), behind, _beside: beside })
+    }
+
+    /// Whether a URL and a file of authorities can be used, without asking the server.
+    ///
+    /// # Errors
+    /// `LedgerError::Open` with what is wrong.
+    pub fn check(url: &str, ca_file: Option<&Path>) -> Result<(), LedgerError> {
+        Address::parse(url, ca_file).map(drop)
     }
 
     /// Brings a ledger's schema to this binary's version.
@@ -234,6 +242,10 @@ impl Ledger for Postgres {
 
     fn purge(&self, final_for: Duration) -> Answer<'_, u64> {
         Box::pin(async move { keep::purge(&self.connections, final_for).await.map_err(Broken::told) })
+    }
+
+    fn probe(&self) -> Answer<'_, ()> {
+        Box::pin(async { keep::probe(&self.connections).await.map_err(Broken::told) })
     }
 
     fn check(&self) -> Answer<'_, Vec<Problem>> {

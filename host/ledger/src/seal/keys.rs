@@ -166,7 +166,8 @@ impl Keys {
     /// A sealed text of a job's column.
     ///
     /// # Errors
-    /// `LedgerError::Unreadable` where it was changed, moved, or sealed with a key that is not there.
+    /// `LedgerError::Unreadable` where it was changed or moved, `LedgerError::MissingKey` where it was sealed with a key
+    /// that is not there.
     pub fn open_text(&self, column: &str, job: &JobId, blob: &[u8]) -> Result<Arc<str>, LedgerError> {
         let damaged = |why: &str| {
             LedgerError::Unreadable(format!(
@@ -203,10 +204,7 @@ impl Keys {
 }
 
 fn missing(id: &str, path: &Path) -> LedgerError {
-    LedgerError::Unreadable(format!(
-        "the ledger was sealed with the key {id:?}, which is not in {}; put that key back into the file",
-        path.display()
-    ))
+    LedgerError::MissingKey { key: id.to_owned(), file: path.to_owned() }
 }
 
 fn place(column: &str, job: &JobId) -> Vec<u8> {

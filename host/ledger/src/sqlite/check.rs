@@ -1,29 +1,28 @@
 //! Reads everything and compares what must agree.
 
-use std::path::Path;
-
 use rusqlite::Connection;
 use sutler_model::Digest;
 
 use super::broken::{Broken, told};
 use super::open;
+use super::place::Place;
 use super::read;
 use super::row::{self, columns};
 use crate::seal::Keys;
 use crate::{LedgerError, Problem, check, rules};
 
 /// What is wrong with the file; one that cannot even be read through is a problem too.
-pub(super) fn check(path: &Path, keys: &Keys) -> Result<Vec<Problem>, LedgerError> {
-    let at = path.display().to_string();
-    let conn = open::salvager(path)?;
+pub(super) fn check(place: &Place, keys: &Keys) -> Result<Vec<Problem>, LedgerError> {
+    let at = place.path.display().to_string();
+    let conn = open::salvager(place)?;
     let mut out = Vec::new();
-    if let Err(e) = open::sound(&conn, path) {
-        out.push(Problem { at: at.clone(), message: e.to_string() });
+    if let Err(e) = open::sound(&conn, &place.path) {
+        out.push(Problem::of(&at, &e));
     }
     conn.execute_batch("BEGIN").map_err(|e| told(&e))?;
     for part in [each_job(&conn, keys, &mut out), crossed(&conn, &mut out), plugins(&conn, &mut out)] {
         if let Err(e) = part {
-            out.push(Problem { at: at.clone(), message: e.told().to_string() });
+            out.push(Problem::of(&at, &e.told()));
         }
     }
     Ok(out)
@@ -35,33 +34,35 @@ fn each_job(conn: &Connection, keys: &Keys, out: &mut Vec<Problem>) -> Result<()
     let mut rows = statement.query([])?;
     while let Some(r) = rows.next()? {
         let at = r.get::<_, String>(1).unwrap_or_else(|_| "a job".into());
-        let mut wrong = |message: String| out.push(Problem { at: at.clone(), message });
+        let mut wrong = |e: LedgerError| out.push(Problem::of(&at, &e));
         let stored = match row::stored(r) {
             Ok(stored) => stored,
             Err(Broken::Refused(e)) => {
-                wrong(e.to_string());
+                wrong(e);
                 continue;
             }
             Err(e) => return Err(e),
         };
         if let Some(message) = rules::misplaced(&stored.job, (r.get(32)?, r.get(33)?)) {
-            wrong(message);
+            wrong(LedgerError::Unreadable(message));
         }
         match row::closed_by_n(conn, stored.n)
             .map_err(Broken::told)
             .and_then(|c| c.map(|c| c.open(keys)).transpose())
         {
             Ok(_) => {}
-            Err(e) => wrong(e.to_string()),
+            Err(e) => wrong(e),
         }
         match read::events_of(conn, stored.n, 0, u32::MAX) {
             Ok(events) => {
                 if events.last().map_or(0, |e| e.seq) != stored.last_event {
-                    wrong(format!("ends with another event than the row says ({})", stored.last_event));
+                    let message =
+                        format!("ends with another event than the row says ({})", stored.last_event);
+                    wrong(LedgerError::Unreadable(message));
                 }
                 out.extend(check::job(&stored.job, &events));
             }
-            Err(Broken::Refused(e)) => wrong(e.to_string()),
+            Err(Broken::Refused(e)) => wrong(e),
             Err(e) => return Err(e),
         }
         resources(conn, &stored, out)?;
@@ -80,7 +81,7 @@ fn resources(conn: &Connection, stored: &row::Stored, out: &mut Vec<Problem>) ->
             statement.query_row(rusqlite::params![scope, r.as_str(), stored.n], |r| r.get::<_, i64>(0))? == 1;
         if has == job.standing.status.is_final() {
             let what = if has { "is final and still has" } else { "is unfinished and does not have" };
-            out.push(Problem { at: job.id.to_string(), message: format!("{what} the resource {r:?}") });
+            out.push(Problem::new(job.id.as_str(), format!("{what} the resource {r:?}")));
         }
     }
     Ok(())
@@ -113,7 +114,7 @@ fn crossed(conn: &Connection, out: &mut Vec<Problem>) -> Result<(), Broken> {
     ] {
         let count: i64 = conn.prepare(sql)?.query_row([], |r| r.get(0))?;
         if count > 0 {
-            out.push(Problem { at: table.into(), message: format!("{count} rows {what}; restore a backup") });
+            out.push(Problem::new(table, format!("{count} rows {what}; restore a backup")));
         }
     }
     Ok(())
@@ -127,8 +128,8 @@ fn plugins(conn: &Connection, out: &mut Vec<Problem>) -> Result<(), Broken> {
         let digest: String = r.get(0)?;
         let bytes = r.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         if Digest::of(bytes).to_string() != digest {
-            let message = "its bytes are not what its digest says; restore a backup".into();
-            out.push(Problem { at: format!("plugin {digest}"), message });
+            let message = "its bytes are not what its digest says; restore a backup";
+            out.push(Problem::new(format!("plugin {digest}"), message));
         }
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! Everything, in one snapshot, one record after the other.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
 use rusqlite::Connection;
@@ -9,13 +8,14 @@ use rusqlite::types::FromSql;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::broken::{Broken, unreadable};
+use super::place::Place;
 use super::{open, read, readers, row, takes};
 use crate::seal::Keys;
 use crate::{LedgerError, Record, rules};
 
 type Sent = Result<Record, LedgerError>;
 
-pub(super) fn export(path: PathBuf, keys: Keys) -> BoxStream<'static, Sent> {
+pub(super) fn export(place: Place, keys: Keys) -> BoxStream<'static, Sent> {
     let start = async move {
         let (to, from) = channel(16);
         // It ends with the receiver: a send into nothing stops it.
@@ -26,7 +26,7 @@ pub(super) fn export(path: PathBuf, keys: Keys) -> BoxStream<'static, Sent> {
                 Ok(())
             };
             if let Err(e) =
-                open::salvager(&path).and_then(|conn| readers::snapshot(&conn, all).map_err(Broken::told))
+                open::salvager(&place).and_then(|conn| readers::snapshot(&conn, all).map_err(Broken::told))
             {
                 let _ = to.blocking_send(Err(e));
             }

@@ -18,6 +18,9 @@ const PURGED: i64 = 300;
 /// A plugin that was kept so shortly ago is not written again; forgetting adds it.
 const FRESH: Duration = Duration::from_secs(3600);
 
+/// Bytes of an operation's texts, as a probe takes them.
+const PROBE: u32 = 256 << 10;
+
 /// Whether the plugin is there and was kept just now.
 pub(super) fn is_fresh(conn: &Connection, digest: Digest, now: Millis) -> Result<bool, Broken> {
     let sql = "SELECT kept FROM plugins WHERE digest = ?1";
@@ -61,6 +64,16 @@ pub(super) fn purge(conn: &Connection, desk: &Desk, final_for: Duration) -> Resu
                AND NOT EXISTS (SELECT 1 FROM provisioning_jobs j WHERE j.digest = plugins.digest)";
     conn.prepare_cached(sql)?.execute([before(final_for.saturating_add(FRESH))])?;
     Ok(old.len() as u64)
+}
+
+/// New pages are asked for and given back; then a page goes to the disk, with what it had.
+pub(super) fn probe(conn: &Connection) -> Result<(), Broken> {
+    conn.execute_batch(&format!(
+        "SAVEPOINT probe; INSERT INTO plugins (digest, kept, bytes) VALUES ('probe', 0, zeroblob({PROBE})); \
+         ROLLBACK TO probe; RELEASE probe"
+    ))?;
+    let unused: i64 = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
+    Ok(conn.pragma_update(None, "user_version", unused)?)
 }
 
 /// A job as another ledger had it.

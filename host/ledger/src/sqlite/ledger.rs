@@ -1,6 +1,5 @@
 //! The ledger in a SQLite file. Texts are sealed and opened here, where the writer does not wait for it.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,8 @@ use sutler_model::{Application, Digest, OverQuota, Pair};
 
 use super::commit::Brought;
 use super::desk::{Desk, Time};
-use super::open::SqliteOptions;
+use super::open::{Lock, SqliteOptions};
+use super::place::{Place, resolved};
 use super::readers::Readers;
 use super::row::{Closed, Stored};
 use super::writer::{Opener, Writer};
@@ -33,11 +33,11 @@ pub struct Sqlite {
     keys: Keys,
     time: Arc<Time>,
     wake: Arc<Wake>,
-    path: PathBuf,
+    place: Place,
     #[cfg(feature = "testing")]
     trouble: Arc<super::trouble::Trouble>,
     /// After the writer: the next host begins when nothing is written any more.
-    _lock: Option<File>,
+    _lock: Option<Lock>,
 }
 
 impl Sqlite {
@@ -45,10 +45,12 @@ impl Sqlite {
     ///
     /// # Errors
     /// `LedgerError::Open` where another host serves it, it is another program's, or it is newer than this binary;
-    /// `LedgerError::Unreadable` where it is damaged or the key it was sealed with is missing.
+    /// `LedgerError::Unreadable` where it is damaged, `LedgerError::MissingKey` where the key it was sealed with is
+    /// missing.
     pub fn open(path: &Path, keys: Keys, options: SqliteOptions) -> Result<Self, LedgerError> {
-        let lock = options.serving.then(|| open::lock(path)).transpose()?;
-        let conn = open::first(path, &options)?;
+        let place = Place::of(path, options.damaged);
+        let lock = options.serving.then(|| open::lock(&place.path)).transpose()?;
+        let conn = open::first(&place, &options)?;
         if !options.damaged
             && let Some(blob) = keep::sealed(&conn, "sealed_requests", 0, 1).map_err(|e| e.told())?.first()
         {
@@ -69,11 +71,11 @@ impl Sqlite {
         #[cfg(feature = "testing")]
         let trouble = Arc::new(super::trouble::Trouble::default());
         let opener: Opener = {
-            let (path, busy) = (path.to_owned(), options.busy());
+            let (place, busy) = (place.clone(), options.busy());
             #[cfg(feature = "testing")]
             let trouble = trouble.clone();
             Box::new(move || {
-                let conn = open::writer(&path, busy)?;
+                let conn = open::writer(&place, busy)?;
                 #[cfg(feature = "testing")]
                 trouble.apply(&conn).map_err(|e| super::broken::told(&e))?;
                 Ok(conn)
@@ -82,11 +84,11 @@ impl Sqlite {
         let writer = Writer::start(conn, opener, Desk::new(time.clone()), wake.clone())?;
         Ok(Self {
             writer,
-            readers: Readers::new(path),
+            readers: Readers::new(place.clone()),
             keys,
             time,
             wake,
-            path: path.to_owned(),
+            place,
             #[cfg(feature = "testing")]
             trouble,
             _lock: lock,
@@ -98,8 +100,14 @@ impl Sqlite {
     /// # Errors
     /// `LedgerError::Unreadable` where the file is no database or damaged.
     pub fn schema(path: &Path) -> Result<(i64, i64), LedgerError> {
-        let found = if path.exists() { migrations::version(&open::reader(path)?) } else { Ok(0) };
-        Ok((found.map_err(|e| super::broken::told(&e))?, migrations::known()))
+        let place = Place::of(path, true);
+        let found = if path.exists() { migrations::version(&open::reader(&place)?) } else { Ok(0) };
+        Ok((found.map_err(|e| place.told(&e))?, migrations::known()))
+    }
+
+    /// The file that a path means, by whichever link it is called: its lock and its key file are beside it.
+    pub fn resolved(path: &Path) -> PathBuf {
+        resolved(path)
     }
 
     /// Makes the next writes fail as on a full or read-only disk, until it is lifted.
@@ -292,11 +300,15 @@ impl Ledger for Sqlite {
         Box::pin(self.writer.run(move |conn, desk| keep::purge(conn, desk, final_for)))
     }
 
+    fn probe(&self) -> Answer<'_, ()> {
+        Box::pin(self.writer.run(|conn, _| keep::probe(conn)))
+    }
+
     fn check(&self) -> Answer<'_, Vec<Problem>> {
         Box::pin(async move {
-            let (path, keys) = (self.path.clone(), self.keys.clone());
+            let (place, keys) = (self.place.clone(), self.keys.clone());
             let stopped = |_| LedgerError::Unavailable("the host is stopping".into());
-            tokio::task::spawn_blocking(move || check::check(&path, &keys)).await.map_err(stopped)?
+            tokio::task::spawn_blocking(move || check::check(&place, &keys)).await.map_err(stopped)?
         })
     }
 
@@ -316,7 +328,7 @@ impl Ledger for Sqlite {
     }
 
     fn export(&self) -> BoxStream<'_, Result<Record, LedgerError>> {
-        export::export(self.path.clone(), self.keys.clone())
+        export::export(self.place.clone(), self.keys.clone())
     }
 
     fn import(&self, record: Record) -> Answer<'_, ()> {

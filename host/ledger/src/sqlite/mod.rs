@@ -9,6 +9,7 @@ mod keep;
 mod ledger;
 mod migrations;
 mod open;
+mod place;
 mod read;
 mod readers;
 mod row;

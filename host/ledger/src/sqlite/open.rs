@@ -3,7 +3,7 @@
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::broken::{DAMAGED, told};
 use super::migrations;
+use super::place::{Place, beside, folder};
 use crate::rules::Behind;
 use crate::{Clock, LedgerError, Millis};
 
@@ -29,7 +30,7 @@ pub struct SqliteOptions {
     pub serving: bool,
     /// Leaves the schema as it is, and refuses one that is older than this binary. A file that is not there is made.
     pub unmigrated: bool,
-    /// Opens a damaged file too, to export what is readable.
+    /// Only to look: opens a damaged file too, to export what is readable, and one in a folder that is read-only.
     pub damaged: bool,
     /// `None`: the wall clock at opening, and the monotonic clock from then on.
     pub clock: Option<Clock>,
@@ -47,16 +48,29 @@ fn failed(path: &Path, what: &str, e: impl std::fmt::Display) -> LedgerError {
     LedgerError::Open(format!("the ledger {} {what}: {e}", path.display()))
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(suffix);
-    path.with_file_name(name)
+/// What keeps other hosts off, as long as the host serves; it goes with the process.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _beside: File,
+    /// Names that are hard links have this one in common. Closing it would end the locks that SQLite itself has on the
+    /// file in this process: it is closed after every connection.
+    _itself: File,
 }
 
-/// Held as long as the host serves; the lock goes with the process.
-pub(super) fn lock(path: &Path) -> Result<File, LedgerError> {
+/// Makes the file where there is none.
+pub(super) fn lock(path: &Path) -> Result<Lock, LedgerError> {
     let at = beside(path, ".lock");
     let file = File::options().create(true).write(true).truncate(false).open(&at);
+    let _beside = locked(path, &at, file)?;
+    if !path.exists() {
+        make(path)?;
+    }
+    let _itself = locked(path, path, File::open(path))?;
+    Ok(Lock { _beside, _itself })
+}
+
+/// By flock, which does not meet the locks of SQLite (fcntl).
+fn locked(path: &Path, at: &Path, file: std::io::Result<File>) -> Result<File, LedgerError> {
     let file = file.map_err(|e| failed(path, "cannot be locked", e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -71,7 +85,8 @@ pub(super) fn lock(path: &Path) -> Result<File, LedgerError> {
 }
 
 /// Makes the file where there is none and looks through the one that is there. Answers the writing connection.
-pub(super) fn first(path: &Path, options: &SqliteOptions) -> Result<Connection, LedgerError> {
+pub(super) fn first(place: &Place, options: &SqliteOptions) -> Result<Connection, LedgerError> {
+    let path = &*place.path;
     if !path.exists() {
         make(path)?;
     }
@@ -84,15 +99,16 @@ pub(super) fn first(path: &Path, options: &SqliteOptions) -> Result<Connection, 
             path.display()
         )));
     }
-    match whole(path, options) {
+    match whole(place, options) {
         // Nothing is written into it; what is left of it may still be read.
-        Err(LedgerError::Unreadable(_)) if options.damaged => salvager(path),
+        Err(LedgerError::Unreadable(_)) if options.damaged => salvager(place),
         got => got,
     }
 }
 
-fn whole(path: &Path, options: &SqliteOptions) -> Result<Connection, LedgerError> {
-    let mut conn = writer(path, options.busy())?;
+fn whole(place: &Place, options: &SqliteOptions) -> Result<Connection, LedgerError> {
+    let path = &*place.path;
+    let mut conn = if place.is_still() { reader(place)? } else { writer(place, options.busy())? };
     let id: i64 = conn.pragma_query_value(None, "application_id", |r| r.get(0)).map_err(|e| told(&e))?;
     if id != APPLICATION_ID {
         let path = path.display();
@@ -136,24 +152,24 @@ fn make(path: &Path) -> Result<(), LedgerError> {
     });
     clean();
     made?;
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| failed(path, "cannot be made", e))
+    File::open(folder(path)).and_then(|f| f.sync_all()).map_err(|e| failed(path, "cannot be made", e))
 }
 
 fn fill(path: &Path) -> Result<(), LedgerError> {
     // Only the host's user reads it; SQLite gives the files beside it the same mode.
     let file = File::options().write(true).create_new(true).mode(0o600).open(path);
     file.map_err(|e| failed(path, "cannot be made", e))?;
-    let mut conn = writer(path, BUSY)?;
+    let mut conn = writer(&Place::of(path, false), BUSY)?;
     conn.pragma_update(None, "application_id", APPLICATION_ID).map_err(|e| told(&e))?;
     migrations::bring(&mut conn, &path.display().to_string(), Behind::Migrate)?;
     conn.close().map_err(|(_, e)| failed(path, "cannot be closed", e))
 }
 
 /// The connection that writes.
-pub(super) fn writer(path: &Path, busy: Duration) -> Result<Connection, LedgerError> {
+pub(super) fn writer(place: &Place, busy: Duration) -> Result<Connection, LedgerError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(|e| failed(path, "cannot be opened", e))?;
+    let conn = Connection::open_with_flags(&place.path, flags);
+    let conn = conn.map_err(|e| failed(&place.path, "cannot be opened", e))?;
     let set = || {
         conn.busy_timeout(busy)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
@@ -163,22 +179,21 @@ pub(super) fn writer(path: &Path, busy: Duration) -> Result<Connection, LedgerEr
         conn.pragma_update(None, "cache_size", -32768)?;
         conn.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)
     };
-    set().map_err(|e| told(&e))?;
+    set().map_err(|e| place.told(&e))?;
     statements(&conn).map_err(|e| told(&e))?;
     Ok(conn)
 }
 
 /// A connection that only reads.
-pub(super) fn reader(path: &Path) -> Result<Connection, LedgerError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(|e| told(&e))?;
+pub(super) fn reader(place: &Place) -> Result<Connection, LedgerError> {
+    let conn = place.connect()?;
     conn.busy_timeout(BUSY).and_then(|()| statements(&conn)).map_err(|e| told(&e))?;
     Ok(conn)
 }
 
 /// A reader that takes a file for what is left of it: one that was cut is refused as a whole otherwise.
-pub(super) fn salvager(path: &Path) -> Result<Connection, LedgerError> {
-    let conn = reader(path)?;
+pub(super) fn salvager(place: &Place) -> Result<Connection, LedgerError> {
+    let conn = reader(place)?;
     tolerate(&conn)?;
     Ok(conn)
 }

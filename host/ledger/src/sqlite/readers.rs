@@ -1,6 +1,5 @@
 //! Reading beside the writer: a few read-only connections, used on blocking threads.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
@@ -8,20 +7,21 @@ use tokio::sync::Semaphore;
 
 use super::broken::Broken;
 use super::open;
+use super::place::Place;
 use crate::LedgerError;
 
 /// At most so many readings at once.
 const MOST: usize = 8;
 
 pub(super) struct Readers {
-    path: PathBuf,
+    place: Place,
     idle: Arc<Mutex<Vec<Connection>>>,
     places: Semaphore,
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), idle: Arc::default(), places: Semaphore::new(MOST) }
+    pub(super) fn new(place: Place) -> Self {
+        Self { place, idle: Arc::default(), places: Semaphore::new(MOST) }
     }
 
     /// Runs `f` in a snapshot of the database.
@@ -39,10 +39,10 @@ impl Readers {
     ) -> Result<T, LedgerError> {
         let stopped = || LedgerError::Unavailable("the host is stopping".into());
         let _place = self.places.acquire().await.map_err(|_| stopped())?;
-        let (idle, path) = (self.idle.clone(), self.path.clone());
+        let (idle, place) = (self.idle.clone(), self.place.clone());
         let read = move || {
             let taken = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let conn = taken.map_or_else(|| open::reader(&path), Ok)?;
+            let conn = taken.map_or_else(|| open::reader(&place), Ok)?;
             let got = f(&conn);
             // A connection that failed is opened anew by the next.
             if !matches!(got, Err(Broken::Sqlite(_))) {

@@ -10,7 +10,9 @@ use crate::sqlite::{InFile, held, open, rig};
 
 pub(crate) fn refused(folder: &Path, clock: &ManualClock) -> String {
     match open(folder, clock) {
-        Err(e @ (LedgerError::Unreadable(_) | LedgerError::Open(_))) => e.to_string(),
+        Err(e @ (LedgerError::Unreadable(_) | LedgerError::MissingKey { .. } | LedgerError::Open(_))) => {
+            e.to_string()
+        }
         Err(e) => panic!("{e:?}"),
         Ok(_) => panic!("it was opened"),
     }

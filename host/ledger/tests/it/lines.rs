@@ -34,7 +34,7 @@ async fn filled() -> InFile {
 
 fn why(line: &str, keys: &Keys) -> String {
     match Line::read(line, keys) {
-        Err(LedgerError::Unreadable(why)) => why,
+        Err(e @ (LedgerError::Unreadable(_) | LedgerError::MissingKey { .. })) => e.to_string(),
         other => panic!("{other:?}"),
     }
 }

@@ -12,6 +12,7 @@ mod damage;
 mod keys;
 mod lines;
 mod memory;
+mod places;
 mod real_postgres;
 mod scale;
 mod sqlite;

@@ -16,7 +16,9 @@ use sutler_testkit::postgres::{Server, client, sql};
 async fn refused(url: &str, keys: Keys, unmigrated: bool) -> String {
     let options = PostgresOptions { unmigrated, ..PostgresOptions::default() };
     match Postgres::open(url, keys, options).await {
-        Err(LedgerError::Open(why) | LedgerError::Unreadable(why)) => why,
+        Err(e @ (LedgerError::Open(_) | LedgerError::Unreadable(_) | LedgerError::MissingKey { .. })) => {
+            e.to_string()
+        }
         Err(e) => panic!("{e:?}"),
         Ok(_) => panic!("it was opened"),
     }
