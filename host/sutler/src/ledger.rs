@@ -28,11 +28,11 @@ pub(crate) struct LedgerConfig {
     pub(crate) ca_file: Option<PathBuf>,
     /// Connections to that server, besides two that a host keeps open; 10 when left out.
     pub(crate) connections: Option<usize>,
-    /// The ledger's file (SQLite), on a local disk; one host serves it. Left out: `$XDG_STATE_HOME/sutler/ledger.db`,
+    /// The ledger's file (SQLite), on a local disk; one host serves it, by whichever name. Not together with `url`. Left out: `$XDG_STATE_HOME/sutler/ledger.db`,
     /// else `$HOME/.local/state/sutler/ledger.db`, else `/var/lib/sutler/ledger.db`.
     pub(crate) path: Option<PathBuf>,
-    /// The keys that requests, states and answers are sealed with. Left out: `ledger.key` beside the ledger's file,
-    /// made at the first start with mode 0600. With `url` it has to be given, and is the same on every host; make one
+    /// The keys that requests, states and answers are sealed with. Left out: `ledger.key` beside the ledger's file (where
+    /// that is a link, beside what it leads to), made at the first start with mode 0600. With `url` it has to be given, and is the same on every host; make one
     /// with `sutler ledger rotate-key`. Without it nothing sealed can be read again: keep a copy.
     pub(crate) key_file: Option<PathBuf>,
 }
@@ -81,7 +81,12 @@ pub(crate) struct Opened {
 }
 
 impl LedgerConfig {
+    /// The file itself, without links: its lock and its key file are beside it.
     pub(crate) fn file(&self) -> PathBuf {
+        Sqlite::resolved(&self.named())
+    }
+
+    fn named(&self) -> PathBuf {
         let base = || {
             std::env::var_os("XDG_STATE_HOME")
                 .map(PathBuf::from)
@@ -92,7 +97,25 @@ impl LedgerConfig {
     }
 
     pub(crate) fn key_file(&self) -> PathBuf {
-        self.key_file.clone().unwrap_or_else(|| self.file().with_extension("key"))
+        self.key_file.clone().unwrap_or_else(|| {
+            let (beside, named) = (self.file().with_extension("key"), self.named().with_extension("key"));
+            // A ledger that was linked may have its keys beside the link.
+            if !beside.exists() && named.exists() { named } else { beside }
+        })
+    }
+
+    /// # Errors
+    /// Words on what of it cannot be used.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let Some(url) = &self.url else { return Ok(()) };
+        if let Some(path) = &self.path {
+            anyhow::bail!(
+                "[ledger] url and path ({}) are both set; a ledger is on a server or in a file: take one of them out, also \
+                 of the environment (SUTLER__LEDGER__URL, SUTLER__LEDGER__PATH)",
+                path.display()
+            );
+        }
+        Ok(Postgres::check(url.expose(), self.ca_file.as_deref())?)
     }
 
     /// What messages call it: the file, or the server without its password.
@@ -110,6 +133,7 @@ impl LedgerConfig {
     }
 
     pub(crate) async fn open(&self, purpose: Purpose) -> anyhow::Result<Opened> {
+        self.check()?;
         match &self.url {
             Some(url) => self.server(url, purpose).await.context("[ledger]"),
             None => self.sqlite(purpose.sqlite()),

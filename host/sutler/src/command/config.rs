@@ -44,6 +44,8 @@ pub(super) async fn mistakes(config: &Config) -> Vec<String> {
     add(config.api.check().err().map(|e| e.to_string()));
     add(config.log.level.as_deref().and_then(|l| telemetry::check_level(l).err()).map(|e| e.to_string()));
     add(config.runtime.check().err().map(|e| e.to_string()));
+    add(config.operations.check().err().map(|e| e.to_string()));
+    add(config.ledger.check().err().map(|e| e.to_string()));
     match Access::new(&config.access, &config.instance_access()) {
         Err(e) => add(Some(e.to_string())),
         Ok(access) => {

@@ -18,7 +18,7 @@ use super::{ConfigFile, say};
 use crate::config::Config;
 
 pub(super) const HELP: &str = "\
-It changes nothing. Exit code 1 where something is wrong, 0 with warnings.
+It changes nothing that stays. Exit code 1 where something is wrong, 0 with warnings.
   sutler doctor --config sutler.toml
   sutler doctor --namespace ksml-acme         also the rights in a namespace that does not exist yet
   sutler doctor --output json | jq '.[] | select(.level != \"ok\")'";

@@ -3,6 +3,7 @@
 mod export;
 mod import;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,7 +27,7 @@ Run it by hand to see that an upgrade works before hosts are started. Stop the h
     /// Read everything and say what is wrong; exits with 1 where something is
     #[command(
         after_help = "It reads beside a serving host and changes nothing. A damaged file is opened too: what \
-is still readable is counted, and `sutler ledger export` saves it."
+is still readable is counted, and `sutler ledger export` saves it. A copy in a read-only folder can be checked too."
     )]
     Check(ConfigFile),
     /// Write every job, event, repeat and plugin into a file of JSON lines
@@ -77,6 +78,7 @@ impl LedgerCommand {
 }
 
 async fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
+    config.ledger.check()?;
     if let Some(url) = &config.ledger.url {
         Postgres::migrate(url.expose(), config.ledger.ca_file.as_deref()).await?;
         say(format!("{}: the schema is what this version of sutler wants", config.ledger.place()));
@@ -101,13 +103,22 @@ async fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
 async fn check(config: &Config) -> anyhow::Result<ExitCode> {
     let at = config.ledger.place();
     let ledger = config.ledger.open(Purpose::Look).await?.ledger;
-    let problems = ledger.check().await?;
+    let problems = sutler_jobs::check(&*ledger).await?;
     if problems.is_empty() {
         let jobs = ledger.depth().await?.jobs;
         let by_status: Vec<String> = jobs.iter().map(|(status, n)| format!("{n} {status}")).collect();
         let list = if by_status.is_empty() { "no jobs".to_owned() } else { by_status.join(", ") };
         say(format!("{at}: fine. Every job, event and sealed text was read: {list}."));
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(keys) = problems.iter().map(|p| p.missing_key.as_deref()).collect::<Option<BTreeSet<&str>>>()
+    {
+        let (n, keys) = (problems.len(), keys.into_iter().collect::<Vec<_>>().join(", "));
+        let file = key_file(config);
+        say(format!(
+            "{at}: {n} jobs are sealed with keys that are not in {file}; put these back into the file: {keys}"
+        ));
+        return Ok(ExitCode::FAILURE);
     }
     for p in &problems {
         say(format!("{}: {}", p.at, p.message));

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sutler_testkit::SutlerProcess;
 use sutler_testkit::http::{Caller, SampleRequest};
+use sutler_testkit::{SutlerProcess, sutler_binary};
 
 use crate::seven::{self, QUICK, deed, gate, until, waiting};
 use crate::support::Site;
@@ -93,6 +93,12 @@ impl Small {
     }
 }
 
+impl Small {
+    fn remount(&self, how: &str) {
+        run(Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.0));
+    }
+}
+
 impl Drop for Small {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
@@ -131,4 +137,78 @@ async fn real_disk_that_is_full_refuses_new_work_and_loses_none() {
     let answer = seven::follow(&host.url, &late()).await.unwrap();
     assert_eq!(answer.json["outcome"], "succeeded", "{}", answer.text);
     drop(host);
+}
+
+/// What `sutler` says in a folder, with its exit code.
+fn sutler(folder: &Path, args: &[&str]) -> (i32, String) {
+    let out = Command::new(sutler_binary()).args(args).current_dir(folder).output().unwrap();
+    let text = [out.stdout, out.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
+    (out.status.code().unwrap_or(-1), text)
+}
+
+/// Mounting needs root.
+#[tokio::test(flavor = "multi_thread")]
+async fn real_disk_that_is_read_only_can_be_looked_at() {
+    let mut site = seven::site(QUICK).await;
+    let folder = site.folder.path().to_owned();
+    let small = Small::new(&folder.join("small"));
+    site.config = site.config.replace("/ledger.db", "/small/ledger.db");
+    std::fs::write(folder.join("sutler.toml"), &site.config).unwrap();
+    let mut host = SutlerProcess::start(&site.config, &[]).await;
+    gate(&site.cluster, "closed");
+    let accepted = waiting(&Caller::new(&host.url), &body("main", deed("third", "wait-at-gate"))).await;
+    // As a backup takes it that looks at no log: the log, but not what hosts share.
+    let (copy, second) = (small.0.join("copy"), folder.join("second"));
+    std::fs::create_dir(&copy).unwrap();
+    for name in ["ledger.db", "ledger.db-wal", "ledger.key"] {
+        std::fs::copy(small.0.join(name), copy.join(name)).unwrap();
+    }
+    assert!(host.stop().await.success());
+    small.remount("ro");
+
+    let (code, said) = sutler(&folder, &["ledger", "check"]);
+    assert!(code == 0 && said.contains("fine") && said.contains("1 running"), "{said}");
+    let (code, said) = sutler(&folder, &["job", "list"]);
+    assert!(code == 0 && said.contains(&accepted), "{said}");
+    let (code, said) = sutler(&folder, &["ledger", "export", "all.jsonl"]);
+    assert!(code == 0 && said.contains("1 jobs"), "{said}");
+    assert!(!small.0.join("ledger.db-shm").exists());
+
+    let read_only = format!("its folder {} is read-only", small.0.canonicalize().unwrap().display());
+    let (code, said) = sutler(&folder, &["job", "cancel", &accepted]);
+    assert!(code == 1 && said.contains(&read_only) && said.contains("let this user write there"), "{said}");
+    let (code, said) = sutler(&folder, &["doctor"]);
+    assert!(code == 1 && said.contains(&read_only) && !said.contains("sutler ledger check says"), "{said}");
+
+    std::fs::create_dir(&second).unwrap();
+    let config = site.config.replace("/small/ledger.db", "/small/copy/ledger.db");
+    std::fs::write(second.join("sutler.toml"), config).unwrap();
+    for args in [&["ledger", "check"][..], &["job", "list"]] {
+        let (code, said) = sutler(&second, args);
+        assert!(code == 1 && said.contains("ledger.db-wal; copy both with the key file"), "{said}");
+    }
+    small.remount("rw");
+    let (code, said) = sutler(&second, &["ledger", "check"]);
+    assert!(code == 0 && said.contains("1 running"), "{said}");
+}
+
+/// Mounting needs root.
+#[test]
+fn real_disk_that_is_full_is_what_the_doctor_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let small = Small::new(&at.join("small"));
+    std::fs::create_dir(at.join("plugins")).unwrap();
+    let toml = format!(
+        "[catalog]\ndir = {:?}\n[ledger]\npath = {:?}\n",
+        at.join("plugins"),
+        small.0.join("ledger.db")
+    );
+    std::fs::write(at.join("sutler.toml"), toml).unwrap();
+    assert_eq!(sutler(at, &["ledger", "migrate"]).0, 0);
+    let (code, said) = sutler(at, &["doctor"]);
+    assert!(code == 0 && said.contains("can be written"), "{said}");
+    small.fill();
+    let (code, said) = sutler(at, &["doctor"]);
+    assert!(code == 1 && said.contains("cannot be written") && said.contains("has room"), "{said}");
 }

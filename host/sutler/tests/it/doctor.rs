@@ -27,11 +27,16 @@ any-owner = true
 
 /// With a ledger beside the configuration, unless that names one.
 pub(crate) fn sutler(config: &Path, arguments: &[&str]) -> Output {
+    command(config, arguments).output().unwrap()
+}
+
+pub(crate) fn command(config: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(sutler_binary());
     if !std::fs::read_to_string(config).unwrap().contains("[ledger]") {
         command.env("SUTLER__LEDGER__PATH", config.with_file_name("ledger.db"));
     }
-    command.args(arguments).arg("--config").arg(config).output().unwrap()
+    command.args(arguments).arg("--config").arg(config);
+    command
 }
 
 pub(crate) fn text(o: &Output) -> String {

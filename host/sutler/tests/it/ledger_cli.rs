@@ -10,16 +10,16 @@ use tempfile::TempDir;
 
 use crate::support::{GRANTS, Wanted, World};
 
-const SETTING: &str = "setting-of-the-test";
+pub(crate) const SETTING: &str = "setting-of-the-test";
 const OPERATIONS: &str = "[operations]\nanswer-within-milliseconds = 1500\nfirst-backoff-milliseconds = 50\n\
      poll-milliseconds = 100\ntakeover-after-seconds = 1\nattempts = 1\n";
 
-fn config(folder: &Path, plugins: &Path) -> String {
+pub(crate) fn config(folder: &Path, plugins: &Path) -> String {
     let path = folder.join("ledger.db");
     format!("[catalog]\ndir = {plugins:?}\n\n[ledger]\npath = {path:?}\n\n{OPERATIONS}")
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let toml = format!("{GRANTS}\n[ledger]\npath = \"FOLDER/ledger.db\"\n\n{OPERATIONS}");
     let world = Wanted::new().plugin("hostile").config(&toml).start().await;
     let file = world.folder.path().join("sutler.toml");
@@ -28,7 +28,7 @@ async fn world() -> World {
 }
 
 /// A folder with a configuration of its own and the plugins of another.
-fn second(world: &World) -> TempDir {
+pub(crate) fn second(world: &World) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let toml = config(folder.path(), &world.folder.path().join("plugins"));
     std::fs::write(folder.path().join("sutler.toml"), toml).unwrap();
@@ -67,7 +67,7 @@ impl Said {
     }
 }
 
-fn command(folder: &Path, args: &[&str]) -> Command {
+pub(crate) fn command(folder: &Path, args: &[&str]) -> Command {
     let mut c = Command::new(sutler_binary());
     // The configuration is found in the folder itself.
     c.args(args).current_dir(folder).stdin(Stdio::null()).env_remove("SUTLER_CONFIG");
@@ -78,21 +78,21 @@ pub(crate) fn sutler(folder: &Path, args: &[&str]) -> Said {
     Said::of(&command(folder, args).output().unwrap())
 }
 
-fn body(application: &str, settings: Value) -> Value {
+pub(crate) fn body(application: &str, settings: Value) -> Value {
     SampleRequest::new("tool/hostile").application("id", application).create(settings).body()
 }
 
-async fn apply(api: &Caller, body: &Value) -> Answered {
+pub(crate) async fn apply(api: &Caller, body: &Value) -> Answered {
     let answered = api.post("/apply", body).await;
     assert!([200, 202].contains(&answered.status), "{}", answered.text);
     answered
 }
 
-fn id(answered: &Answered) -> String {
+pub(crate) fn id(answered: &Answered) -> String {
     answered.json["operationId"].as_str().unwrap_or_else(|| panic!("{}", answered.text)).to_owned()
 }
 
-fn waiting() -> Value {
+pub(crate) fn waiting() -> Value {
     json!({"do": "wait-forever", "in": ["apply"], "value": SETTING})
 }
 

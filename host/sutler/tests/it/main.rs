@@ -22,6 +22,7 @@ mod instances;
 mod instances_check;
 mod kafka_connect;
 mod ledger_cli;
+mod ledger_wrong;
 mod life;
 mod life_states;
 mod listeners;

@@ -108,3 +108,66 @@ async fn real_postgres_a_ledger_is_checked_exported_and_imported() {
     assert!(host.stop().await.success());
     seven::once(&site.cluster, &["done", "waits"]).unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_postgres_what_was_changed_by_hand_is_found() {
+    let url = Server::shared().database().await;
+    let site = site(&url).await;
+    let folder = site.folder.path();
+    let mut host = site.host().await;
+    gate(&site.cluster, "closed");
+    seven::follow(&host.url, &body("done", json!({}))).await.unwrap();
+    waiting(&Caller::new(&host.url), &body("waits", deed("second", "wait-at-gate"))).await;
+    assert!(host.stop().await.success());
+    sutler(folder, &["ledger", "check"]).ok();
+    let sql = |text: &'static str| sutler_testkit::postgres::sql(&url, text);
+    sql(
+        "CREATE TABLE good AS SELECT * FROM provisioning_jobs; CREATE TABLE told AS SELECT * FROM job_events",
+    )
+    .await;
+    for (change, words) in [
+        (
+            "UPDATE provisioning_jobs SET tenant = 'globex' WHERE status = 'completed'",
+            "says tenant \"globex\"",
+        ),
+        (
+            "UPDATE provisioning_jobs SET application = 'x' WHERE status = 'completed'",
+            "says application \"x\"",
+        ),
+        (
+            "UPDATE provisioning_jobs SET token = token + 1 WHERE status = 'completed'",
+            "and its events end with ",
+        ),
+        ("UPDATE provisioning_jobs SET revision = 99", "has revision 99"),
+        ("UPDATE job_events SET what = replace(what, 'second', 'sfcond')", "its events"),
+        (
+            "UPDATE job_events SET what = replace(what, '\"attempt\":1', '\"attempt\":2')",
+            "do not follow each other",
+        ),
+        ("DELETE FROM plugins", "is unfinished and its plugin sha256:"),
+    ] {
+        sql(change).await;
+        let said = sutler(folder, &["ledger", "check"]).refused();
+        assert!(said.contains(words), "{change}: {said}");
+        sql("UPDATE provisioning_jobs j SET (tenant, application, token, revision) = \
+             (g.tenant, g.application, g.token, g.revision) FROM good g WHERE g.n = j.n; \
+             UPDATE job_events e SET what = t.what FROM told t WHERE t.job = e.job AND t.seq = e.seq")
+        .await;
+    }
+    let said = sutler(folder, &["ledger", "check"]).refused();
+    assert!(said.contains(" 1 problems"), "all but the plugin is as it was: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_postgres_the_doctor_says_whether_the_ledger_can_be_written() {
+    let url = Server::shared().database().await;
+    let site = site(&url).await;
+    let folder = site.folder.path();
+    sutler(folder, &["ledger", "migrate"]).ok();
+    sutler(folder, &["doctor"]).has(&["it opens with its keys, and can be written"]);
+    // As on a standby.
+    let name = url.rsplit('/').next().and_then(|n| n.split('?').next()).unwrap();
+    let read_only = format!("ALTER DATABASE \"{name}\" SET default_transaction_read_only = on");
+    sutler_testkit::postgres::sql(&url, &read_only).await;
+    sutler(folder, &["doctor"]).has(&["it cannot be written", "read-only"]);
+}

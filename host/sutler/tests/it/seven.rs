@@ -183,7 +183,7 @@ pub(crate) fn once(cluster: &Emulator, resources: &[&str]) -> Result<(), String>
 
 /// Every job of a ledger with its events, each history checked.
 pub(crate) async fn histories(ledger: &dyn Ledger) -> Result<Vec<(Job, Vec<Event>)>, String> {
-    let problems = ledger.check().await.map_err(|e| e.to_string())?;
+    let problems = sutler_jobs::check(ledger).await.map_err(|e| e.to_string())?;
     if !problems.is_empty() {
         return Err(format!("the ledger has problems: {problems:?}"));
     }

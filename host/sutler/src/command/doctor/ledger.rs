@@ -1,17 +1,17 @@
 //! Whether the ledger can be read and written.
 
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use sutler_ledger::{Keys, Ledger, Sqlite};
+use sutler_ledger::{Keys, Ledger, LedgerError, Sqlite};
 
 use super::Report;
 use crate::ledger::{LedgerConfig, Purpose};
 
 const AREA: &str = "ledger";
-/// Nothing is so old: forgetting what is older writes to the ledger and changes nothing.
-const NEVER: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+/// So much room has to be left beside the ledger's file, in bytes.
+const ROOM: usize = 1 << 20;
 
 /// Answers the ledger, where it could be opened.
 pub(super) async fn look(config: &LedgerConfig, report: &mut Report) -> Option<Arc<dyn Ledger>> {
@@ -20,23 +20,40 @@ pub(super) async fn look(config: &LedgerConfig, report: &mut Report) -> Option<A
     let ledger = match config.open(Purpose::Change).await {
         Ok(opened) => opened.ledger,
         Err(e) => {
-            report.wrong(
-                AREA,
-                format!("{at}: {e:#}"),
-                "sutler ledger check says more of a ledger that is damaged",
-            );
+            let damaged = matches!(e.downcast_ref(), Some(LedgerError::Unreadable(_)));
+            let todo = match damaged {
+                true => "sutler ledger check says more of a ledger that is damaged",
+                false => "mend what it says; the ledger itself may be well",
+            };
+            report.wrong(AREA, format!("{at}: {e:#}"), todo);
             return None;
         }
     };
-    match ledger.purge(NEVER).await {
-        Ok(_) => report.ok(AREA, format!("{at}: it opens with its keys{schema}, and can be written")),
-        Err(e) => report.wrong(
-            AREA,
-            format!("{at}: it cannot be written: {e}"),
-            "check that the disk has room and is not read-only, and that the host's user owns the file",
-        ),
+    match ledger.probe().await {
+        Ok(()) => report.ok(AREA, format!("{at}: it opens with its keys{schema}, and can be written")),
+        Err(e) => unwritten(&at, &e.to_string(), report),
     }
     Some(ledger)
+}
+
+fn unwritten(at: &str, why: &str, report: &mut Report) {
+    report.wrong(
+        AREA,
+        format!("{at}: it cannot be written: {why}"),
+        "check that the disk has room and is not read-only, and that the host's user owns the file",
+    );
+}
+
+/// A full disk is told before SQLite has words of its own for it, and where the log beside the ledger's file has room
+/// of before. Of everything else it says more.
+fn full(file: &Path) -> Option<std::io::Error> {
+    let write = || {
+        let mut scratch = tempfile::tempfile_in(file.parent().unwrap_or(Path::new(".")))?;
+        scratch.write_all(&vec![0x2a; ROOM])?;
+        scratch.sync_all()
+    };
+    let e = write().err()?;
+    matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded).then_some(e)
 }
 
 /// What can be told of a file before it is opened: its schema, in words; `None` where it is not to be opened.
@@ -47,10 +64,18 @@ fn file(config: &LedgerConfig, report: &mut Report) -> Option<String> {
         absent(&file, report);
         return None;
     }
+    if let Some(e) = full(&file) {
+        unwritten(&at.to_string(), &e.to_string(), report);
+        return None;
+    }
     let (found, known) = match Sqlite::schema(&file) {
         Ok(versions) => versions,
         Err(e) => {
-            report.wrong(AREA, format!("{at}: {e}"), "restore a backup, or see sutler ledger check");
+            report.wrong(
+                AREA,
+                format!("{at}: {e}"),
+                "sutler ledger check says more of a ledger that is damaged",
+            );
             return None;
         }
     };

@@ -23,7 +23,8 @@ applications, callers and plugins are not sealed.
 The file is one moment of the ledger, also beside a serving host. To move a ledger, stop its host first: two hosts \
 that work on the same jobs would do everything twice.
 
-Of a damaged ledger it saves what is readable, names what is not, and exits with 1.";
+Of a damaged ledger it saves what is readable, names what is not, and exits with 1. Where not one job can be read, as \
+under another key file, no file is made.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
@@ -96,6 +97,10 @@ async fn write(ledger: &dyn Ledger, keys: &Keys, out: &mut dyn Write) -> anyhow:
         }
         meter.at(counts.all());
     }
+    anyhow::ensure!(
+        counts.jobs > 0 || unreadable == 0,
+        "none of the ledger's jobs can be read, for the reasons above; nothing was exported"
+    );
     put(Line::End { records: counts.all(), unreadable }.write(keys)?)?;
     Ok((counts, unreadable))
 }

@@ -143,6 +143,14 @@ impl<'a> Lines<'a> {
                     "{} says that it had {records} records, and has {before}",
                     self.at
                 );
+                self.text.clear();
+                let more = self.file.read_line(&mut self.text).with_context(|| self.place())?;
+                ensure!(
+                    more == 0,
+                    "{}: there is more after the last line, {}; export again",
+                    self.at,
+                    self.n
+                );
                 Ok(Err(unreadable))
             }
             Some(Line::Head { .. }) => {
