@@ -118,7 +118,13 @@ impl Shares {
 impl Holder {
     fn new((who, table): (String, String), share: Share, events: usize) -> Self {
         let gate = |most| Arc::new(Gate { most, taken: AtomicUsize::new(0) });
-        Self { who, table, requests: gate(share.requests), streams: gate(share.streams), events: gate(events) }
+        Self {
+            who,
+            table,
+            requests: gate(share.requests),
+            streams: gate(share.streams),
+            events: gate(events),
+        }
     }
 
     /// # Errors
