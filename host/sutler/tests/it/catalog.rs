@@ -22,7 +22,7 @@ async fn files_that_are_no_plugins_are_refused_by_name() {
         ("core-module", core_module(), "core WebAssembly module"),
         ("random-bytes", random_bytes(), "not a WebAssembly component"),
         ("truncated", truncated(), "not a WebAssembly component"),
-        ("empty", vec![], "not a WebAssembly component"),
+        ("empty", vec![], "the file is empty; copy it again"),
         ("unknown-import", unknown_import(), "sutler offers the imports of"),
         ("future", future_version(), "sutler"),
         ("no-exports", no_exports(), "does not export sutler:provisioner/provisioner"),
