@@ -42,6 +42,7 @@ fn host(fake: &Arc<Fake>) -> Api {
     let config = ApiConfig {
         instances: of([("emea", "/instances/emea"), ("apac", "/moved")]),
         instance_shares: BTreeMap::from([("emea".into(), ONE), ("apac".into(), ONE)]),
+        max_event_streams: 2,
         ..ApiConfig::default()
     };
     api(fake, tokens(), config)
@@ -116,15 +117,20 @@ async fn an_instance_takes_no_more_streams_than_its_share() {
     let (of_emea, of_apac) = (format!("/instances/emea/{logs}"), format!("/moved/{logs}"));
     let open = send(&router, get(&format!("{of_emea}&follow=true"), "emea")).await;
     assert_eq!(open.status(), 200);
-    for (path, token) in [
-        (of_emea.clone(), "emea"),
-        (format!("/{logs}&instance=emea"), "caller"),
-        ("/instances/emea/operations/op_done/events".into(), "emea"),
-    ] {
+    for (path, token) in [(of_emea.clone(), "emea"), (format!("/{logs}&instance=emea"), "caller")] {
         let refused = shown(send(&router, get(&path, token)).await).await;
         assert!(refused.starts_with("503 retry-after: 1\n"), "{path}: {refused}");
         assert!(refused.contains("(max-log-streams in [instances.emea])"), "{path}: {refused}");
     }
+    // Streams of events have a share of their own: half of what the host has.
+    let events = |base: &str| format!("{base}/operations/{}/events", fake::OPERATION);
+    let listening = send(&router, get(&events("/instances/emea"), "emea")).await;
+    assert_eq!(listening.status(), 200);
+    let refused = shown(send(&router, get(&events("/instances/emea"), "emea")).await).await;
+    assert!(refused.starts_with("503 retry-after: 1\n"), "{refused}");
+    assert!(refused.contains("limit of 1 streams of events at once (half of max-event-streams"), "{refused}");
+    assert_eq!(send(&router, get(&events("/moved"), "apac")).await.status(), 200);
+    drop(listening);
     assert_eq!(send(&router, get(&of_apac, "apac")).await.status(), 200);
     assert_eq!(send(&router, get("/instances/emea/handles", "emea")).await.status(), 200, "no stream");
     drop(open);
