@@ -45,11 +45,12 @@ impl Counted {
         }
     }
 
-    const fn key(self) -> &'static str {
+    /// What an operator changes for a share that stands in this table.
+    fn key(self, table: &str) -> String {
         match self {
-            Self::Requests => "max-requests",
-            Self::Streams => "max-log-streams",
-            Self::Events => "half of max-event-streams",
+            Self::Requests => format!("max-requests in {table}"),
+            Self::Streams => format!("max-log-streams in {table}"),
+            Self::Events => "half of max-event-streams in [api]".into(),
         }
     }
 }
@@ -139,12 +140,11 @@ impl Holder {
         match gate.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
             Ok(_) => Ok(Place(gate.clone())),
             Err(_) => Err(Refusal::overloaded(format!(
-                "{} is at its limit of {} {} at once ({} in {})",
+                "{} is at its limit of {} {} at once ({})",
                 self.who,
                 gate.most,
                 counted.as_str(),
-                counted.key(),
-                self.table
+                counted.key(&self.table)
             ))),
         }
     }

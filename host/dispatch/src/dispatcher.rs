@@ -123,7 +123,7 @@ impl Inner {
         if let Err(f) = aside(large(sides(&proposal)), allowed) {
             return Ok(Err(answers::failed(f)));
         }
-        self.kept.keep(&entry).await.map_err(operations::ledger_error)?;
+        self.kept.keep(entry.plugin.digest, &entry.wasm).await.map_err(operations::ledger_error)?;
         let takes = self.takes(request, pair, &proposal);
         let new = New {
             caller: caller.into(),

@@ -1,15 +1,17 @@
 //! Operations as callers see them: repeats by the hash of the body, views, errors.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use bytes::Bytes;
 use hmac::{Hmac, Mac};
 use serde_json::Value;
 use sha2::Sha256;
-use sutler_catalog::Entry;
 use sutler_jobs::{Answered, Ended, Operation, OperationError, Who};
 use sutler_ledger::{Filter, JobId, Ledger, LedgerError};
 use sutler_model::{Digest, Request, canonical_into};
+use tokio::time::Instant;
 
 use crate::dispatcher::Inner;
 use crate::provisioner::{
@@ -78,7 +80,7 @@ pub(crate) fn call_error(e: OperationError) -> CallError {
             code: "operation-running",
             operation: id.to_string(),
             message,
-            retry_after: Some(std::time::Duration::from_secs(1)),
+            retry_after: Some(Duration::from_secs(1)),
         },
         OperationError::OverQuota(over) => CallError::OverQuota(over),
         OperationError::NotFound(_) => CallError::NotFound(message),
@@ -102,11 +104,14 @@ pub(crate) fn ledger_error(e: LedgerError) -> CallError {
     }
 }
 
-/// Which plugins' bytes are in the ledger already: each generation is written once by each host.
+/// Which plugins' bytes are in the ledger already, and since when this host knows.
 pub(crate) struct KeptPlugins {
     ledger: Arc<dyn Ledger>,
-    known: Mutex<HashSet<Digest>>,
+    known: Mutex<HashMap<Digest, Instant>>,
 }
+
+/// How long it is known. A ledger forgets a plugin that no job has, a day after it was kept at the earliest.
+const KNOWN: Duration = Duration::from_secs(3600);
 
 impl KeptPlugins {
     pub(crate) fn new(ledger: Arc<dyn Ledger>) -> Self {
@@ -115,13 +120,14 @@ impl KeptPlugins {
 
     /// # Errors
     /// What the ledger says.
-    pub(crate) async fn keep(&self, entry: &Entry) -> Result<(), LedgerError> {
-        let digest = entry.plugin.digest;
-        if self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(&digest) {
+    pub(crate) async fn keep(&self, digest: Digest, wasm: &Bytes) -> Result<(), LedgerError> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if known().get(&digest).is_some_and(|kept| now.duration_since(*kept) < KNOWN) {
             return Ok(());
         }
-        self.ledger.keep_plugin(digest, entry.wasm.clone()).await?;
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(digest);
+        self.ledger.keep_plugin(digest, wasm.clone()).await?;
+        known().insert(digest, now);
         Ok(())
     }
 }
@@ -215,4 +221,27 @@ fn who(asker: &Asker) -> Who<'_> {
 
 fn job_id(text: &str) -> Result<JobId, CallError> {
     text.parse().map_err(|_| CallError::NotFound("there is no such operation".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use sutler_ledger::{Clock, Memory, Millis};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plugin_that_the_ledger_forgot_is_kept_again() {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let start = Instant::now();
+        let ledger = Arc::new(Memory::new(Clock::from_fn(move || Millis(0).plus(start.elapsed()))));
+        let (kept, digest, wasm) =
+            (KeptPlugins::new(ledger.clone()), Digest::of(b"one"), Bytes::from_static(b"one"));
+        for _ in 0..2 {
+            kept.keep(digest, &wasm).await.unwrap();
+            assert_eq!(ledger.plugin(digest).await.unwrap(), Some(wasm.clone()));
+            tokio::time::advance(2 * DAY).await;
+            ledger.purge(DAY).await.unwrap();
+            assert_eq!(ledger.plugin(digest).await.unwrap(), None);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sutler_kubernetes::{Cluster, Container, Error, Pod};
+use sutler_kubernetes::{Cluster, Container, Error};
 
 use crate::hub::{Follower, Last};
 use crate::line::Cause;
@@ -13,15 +13,16 @@ use crate::resume::Resume;
 use crate::{Since, StreamOptions};
 
 mod gap;
+mod look;
 mod shared;
 mod upstream;
+
+use look::{ANEW_AFTER_CUT, ANEW_AFTER_END, LOOK, Look};
 
 /// A stream that says nothing for so long is opened anew: kubelets lose a rotated file, balancers forget connections.
 const IDLE: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// A container that waits to run, or to run again, is looked at this often.
-const LOOK: Duration = Duration::from_secs(2);
 /// Tries without a single new line before a gap is told.
 const TRIES: u32 = 5;
 
@@ -101,18 +102,6 @@ impl End {
     const fn is_no_log(&self) -> bool {
         matches!(self, Self::Refused(Error::Invalid(_) | Error::NotFound))
     }
-}
-
-/// What the pod says about the container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
-    Gone,
-    Over,
-    Waiting,
-    Running,
-    /// It runs anew, and what was left of the run before is read.
-    Restarted,
-    Unknown,
 }
 
 impl Reader {
@@ -221,10 +210,14 @@ impl Reader {
             }
             let why = end.why();
             let clean = matches!(end, End::Clean);
+            let look = if matches!(end, End::Lost { .. }) {
+                self.anew(if intact { ANEW_AFTER_END } else { ANEW_AFTER_CUT }).await?
+            } else {
+                self.look(clean).await?
+            };
             if !matches!(end, End::Refused(_)) {
                 intact = clean;
             }
-            let look = self.look(clean).await?;
             match look {
                 Look::Gone => return self.gone(intact, why).await,
                 Look::Over if clean || matches!(end, End::Behind) => return self.settle().await,
@@ -302,34 +295,6 @@ impl Reader {
         self.flush().await
     }
 
-    /// How the container is now. Where it ran again meanwhile, the end of the run before is read first.
-    async fn look(&mut self, clean: bool) -> Result<Look, Closed> {
-        let pod = match self.cluster.pod(&self.key.namespace, &self.key.pod).await {
-            Ok(pod) if pod.uid == self.key.uid => pod,
-            Ok(_) | Err(Error::NotFound) => return Ok(Look::Gone),
-            Err(_) => return Ok(Look::Unknown),
-        };
-        let Some(container) = pod.containers.iter().find(|c| c.name == self.key.container) else {
-            return Ok(Look::Gone);
-        };
-        if container.restarts > self.restarts {
-            self.restarted(container.restarts, clean).await?;
-            return Ok(Look::Restarted);
-        }
-        Ok(state(&pod, container))
-    }
-
-    /// The container that ended will run again or not: waits for one of the two without reading its log anew.
-    async fn await_run(&mut self) -> Result<(), Closed> {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            match self.look(true).await? {
-                Look::Waiting | Look::Unknown => {}
-                Look::Gone | Look::Over | Look::Running | Look::Restarted => return Ok(()),
-            }
-        }
-    }
-
     async fn restarted(&mut self, restarts: u32, clean: bool) -> Result<(), Closed> {
         let runs = restarts - self.restarts;
         self.restarts = restarts;
@@ -365,17 +330,6 @@ impl Reader {
         self.narrowed = false;
         self.pending.push(Item::Run(restarts));
         self.deliver().await
-    }
-}
-
-fn state(pod: &Pod, container: &Container) -> Look {
-    // An init container that ended well is done; one that will be tried again waits.
-    if pod.is_over() || (container.init && container.terminated) {
-        Look::Over
-    } else if container.running {
-        Look::Running
-    } else {
-        Look::Waiting
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Container {
     pub(crate) init: bool,
     pub(crate) running: bool,
     pub(crate) restarts: u32,
+    /// Restarts that the pod's status tells of, where it lags behind.
+    pub(crate) told: Option<u32>,
     /// (nanoseconds, text)
     pub(crate) lines: Vec<(i64, Arc<str>)>,
     pub(crate) previous: Option<Vec<(i64, Arc<str>)>>,
@@ -46,6 +48,7 @@ pub(crate) fn container(name: &str) -> Container {
         init: false,
         running: true,
         restarts: 0,
+        told: None,
         lines: Vec::new(),
         previous: None,
         waiting: false,
@@ -167,7 +170,7 @@ fn shown(name: &str, pod: &PodState) -> Value {
             (_, true) => json!({"waiting": {"reason": "CrashLoopBackOff"}}),
             _ => json!({"terminated": {"exitCode": 0}}),
         };
-        json!({"name": c.name, "restartCount": c.restarts, "state": state})
+        json!({"name": c.name, "restartCount": c.told.unwrap_or(c.restarts), "state": state})
     };
     json!({
         "metadata": {"name": name.split_once('/').unwrap().1, "uid": pod.uid, "labels": pod.labels},

@@ -88,6 +88,32 @@ async fn a_restart_during_a_cut_loses_nothing_that_is_kept() {
     }
 }
 
+/// A kubelet serves the new run's log a while before the pod's status tells of that run.
+#[tokio::test]
+async fn a_restart_that_is_told_late_is_no_rotation() {
+    for cut in [false, true] {
+        let server = Server::default();
+        server.set("acme/a", pod(vec![container("c").with(&MILLIS)]));
+        let mut stream = open(&server, follow()).await;
+        assert_eq!(next(&mut stream, 12).await, want(12));
+        server.change("acme/a", |p| {
+            p.containers[0].lines.extend(lines(&[4500], 12));
+            restart(p);
+            (p.containers[0].lines, p.containers[0].told) = (lines(&[5000, 6000], 13), Some(0));
+        });
+        if cut {
+            server.cut();
+        }
+        let late = tokio::time::sleep(Duration::from_millis(700));
+        let told = async {
+            late.await;
+            server.change("acme/a", |p| p.containers[0].told = None);
+        };
+        let (got, ()) = tokio::join!(next(&mut stream, 3), told);
+        assert_eq!(got, want(15)[12..], "cut: {cut}");
+    }
+}
+
 #[tokio::test]
 async fn restarts_that_destroyed_a_log_are_a_gap() {
     let server = Server::default();
