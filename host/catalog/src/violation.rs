@@ -207,7 +207,7 @@ mod tests {
             (json!({"size": 3}), "/size", sizes.into()),
             (json!({"maybe": "xl"}), "/maybe", format!("{sizes} (did you mean \"XL\"?)")),
             (
-                json!({"mode": "thorugh"}),
+                json!({"mode": "thoroughs"}),
                 "/mode",
                 "the value is not one of \"fast\", \"thorough\" (did you mean \"thorough\"?)".into(),
             ),
