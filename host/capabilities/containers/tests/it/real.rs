@@ -169,18 +169,19 @@ async fn real_docker_counts_containers_of_a_tenant() {
 async fn real_docker_an_update_that_cannot_run_leaves_what_runs() {
     let Some(s) = site() else { return };
     let acme = call("stays", Mode::Apply);
+    let granted = grants("images = ['sutler.test/*']\nvolumes = true\nnetworks = ['stays-*']");
     let wanted = spec("stays-orders");
-    s.world.run(&acme, &all(), &wanted, Duration::ZERO).await.unwrap();
+    s.world.run(&acme, &granted, &wanted, Duration::ZERO).await.unwrap();
     s.docker.run(&["volume", "create", "stays-foreign"]);
     let elsewhere = Spec { network: Some("stays-nowhere".into()), ..wanted.clone() };
     let mount = Mount { volume: "stays-foreign".into(), path: "/data".into() };
     let foreign = Spec { mounts: vec![mount], ..wanted.clone() };
     for (changed, why) in [(elsewhere, "no network stays-nowhere"), (foreign, "stays-foreign")] {
-        let refused = s.world.run(&acme, &all(), &changed, Duration::ZERO).await.unwrap_err();
+        let refused = s.world.run(&acme, &granted, &changed, Duration::ZERO).await.unwrap_err();
         assert!(refused.to_string().contains(why), "{refused}");
-        assert_eq!(s.world.same(&acme, &all(), &wanted).await, Ok(true), "{why}");
+        assert_eq!(s.world.same(&acme, &granted, &wanted).await, Ok(true), "{why}");
     }
-    s.world.remove(&acme, &all(), "stays-orders").await.unwrap();
+    s.world.remove(&acme, &granted, "stays-orders").await.unwrap();
     s.docker.run(&["volume", "rm", "stays-foreign"]);
 }
 
