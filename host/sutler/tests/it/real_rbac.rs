@@ -8,7 +8,7 @@ use sutler_testkit::{RealWorld, SutlerProcess, guest, real, sutler_binary};
 
 fn config(folder: &std::path::Path, kubeconfig: &std::path::Path, located: &str, granted: &str) -> String {
     format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n[catalog]\ndir = {:?}\n\
+        "[server]\nlisten = \"127.0.0.1:0\"\nadmin-listen = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n[catalog]\ndir = {:?}\n\
          [kubernetes.clusters.default]\nkubeconfig = {kubeconfig:?}\n\
          [plugins.kafka-connect.config]\nnamespaces = [{located:?}]\nselector = \"app=writer\"\n\
          [plugins.kafka-connect.grants.logs]\nnamespaces = {granted}\nany-owner = true\n",
