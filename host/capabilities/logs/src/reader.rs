@@ -286,6 +286,8 @@ impl Reader {
         let unfinished = self.unfinished.take();
         match self.read(false, false).await {
             End::Clean | End::Done => {}
+            // Meanwhile it may run anew already.
+            End::Lost { .. } if self.anew(ANEW_AFTER_END).await? == Look::Restarted => return Ok(()),
             End::Lost { next } => {
                 self.rotated(next).await?;
                 let _ = self.read(false, false).await;

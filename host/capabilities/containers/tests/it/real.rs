@@ -169,7 +169,7 @@ async fn real_docker_counts_containers_of_a_tenant() {
 async fn real_docker_an_update_that_cannot_run_leaves_what_runs() {
     let Some(s) = site() else { return };
     let acme = call("stays", Mode::Apply);
-    let granted = grants("images = ['sutler.test/*']\nvolumes = true\nnetworks = ['stays-*']");
+    let granted = grants("images = ['sutler.test/*']\nvolumes = true\nnetworks = ['bridge', 'stays-*']");
     let wanted = spec("stays-orders");
     s.world.run(&acme, &granted, &wanted, Duration::ZERO).await.unwrap();
     s.docker.run(&["volume", "create", "stays-foreign"]);

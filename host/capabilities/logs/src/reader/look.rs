@@ -49,7 +49,7 @@ impl Reader {
         let until = Instant::now() + patience;
         loop {
             let look = self.look(false).await?;
-            if matches!(look, Look::Restarted | Look::Gone) || Instant::now() >= until {
+            if matches!(look, Look::Restarted | Look::Gone | Look::Over) || Instant::now() >= until {
                 return Ok(look);
             }
             tokio::time::sleep(FIRST_PAUSE).await;

@@ -91,7 +91,8 @@ async fn a_restart_during_a_cut_loses_nothing_that_is_kept() {
 /// A kubelet serves the new run's log a while before the pod's status tells of that run.
 #[tokio::test]
 async fn a_restart_that_is_told_late_is_no_rotation() {
-    for cut in [false, true] {
+    // The stream ends with the container, or by a cut; the pod tells of the run before, or that it waits for another.
+    for (cut, waits) in [(false, false), (true, false), (false, true)] {
         let server = Server::default();
         server.set("acme/a", pod(vec![container("c").with(&MILLIS)]));
         let mut stream = open(&server, follow()).await;
@@ -99,7 +100,9 @@ async fn a_restart_that_is_told_late_is_no_rotation() {
         server.change("acme/a", |p| {
             p.containers[0].lines.extend(lines(&[4500], 12));
             restart(p);
-            (p.containers[0].lines, p.containers[0].told) = (lines(&[5000, 6000], 13), Some(0));
+            let c = &mut p.containers[0];
+            (c.lines, c.told) = (lines(&[5000, 6000], 13), Some(0));
+            (c.running, c.waiting) = (!waits, waits);
         });
         if cut {
             server.cut();
@@ -107,10 +110,13 @@ async fn a_restart_that_is_told_late_is_no_rotation() {
         let late = tokio::time::sleep(Duration::from_millis(700));
         let told = async {
             late.await;
-            server.change("acme/a", |p| p.containers[0].told = None);
+            server.change("acme/a", |p| {
+                let c = &mut p.containers[0];
+                (c.told, c.running, c.waiting) = (None, true, false);
+            });
         };
         let (got, ()) = tokio::join!(next(&mut stream, 3), told);
-        assert_eq!(got, want(15)[12..], "cut: {cut}");
+        assert_eq!(got, want(15)[12..], "cut: {cut}, waits: {waits}");
     }
 }
 
