@@ -31,7 +31,7 @@ pub struct CallerConfig {
     /// have tokens too.
     #[serde(default)]
     pub max_requests: Option<usize>,
-    /// The most of its streams that are open at once. Left out: half of `api.max-log-streams` where others have tokens too.
+    /// The most of its streams of logs that are open at once. Left out: half of `api.max-log-streams` where others have tokens too.
     #[serde(default)]
     pub max_log_streams: Option<usize>,
 }

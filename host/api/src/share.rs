@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::config::ApiConfig;
 use crate::refusal::Refusal;
 
-/// The most of `max-concurrent-requests` and of `max-log-streams` that one takes.
+/// The most of `max-concurrent-requests`, `max-log-streams` and `max-event-streams` that one takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     pub requests: usize,
     pub streams: usize,
+    pub events: usize,
 }
 
 /// Which of the host's limits a route counts against.
@@ -92,10 +93,8 @@ impl Drop for Place {
 
 impl Shares {
     pub(crate) fn new(config: &ApiConfig) -> Self {
-        // Streams of events are cheap and short: nobody asks for a share of them by name.
-        let events = config.max_event_streams.div_ceil(2);
         let all = |shares: &BTreeMap<String, Share>, names: fn(&str) -> (String, String)| {
-            let one = |name: &str, share: &Share| Holder::new(names(name), *share, events);
+            let one = |name: &str, share: &Share| Holder::new(names(name), *share);
             shares.iter().map(|(name, share)| (name.clone(), one(name, share))).collect()
         };
         Self {
@@ -117,14 +116,14 @@ impl Shares {
 }
 
 impl Holder {
-    fn new((who, table): (String, String), share: Share, events: usize) -> Self {
+    fn new((who, table): (String, String), share: Share) -> Self {
         let gate = |most| Arc::new(Gate { most, taken: AtomicUsize::new(0) });
         Self {
             who,
             table,
             requests: gate(share.requests),
             streams: gate(share.streams),
-            events: gate(events),
+            events: gate(share.events),
         }
     }
 

@@ -8,6 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_path_to_error::{Path, Segment};
+use sutler_model::pointer_part;
 
 use crate::refusal::Refusal;
 
@@ -131,14 +132,14 @@ fn explain(path: &Path, error: &serde_json::Error) -> Refusal {
     let at = pointer(path);
     if let Some(rest) = text.strip_prefix("missing field ") {
         let field = ticked(rest).next().unwrap_or_default();
-        return Refusal::invalid(format!("{at}/{}", escape(field)), format!("{field} is missing"));
+        return Refusal::invalid(format!("{at}/{}", pointer_part(field)), format!("{field} is missing"));
     }
     if let Some(rest) = text.strip_prefix("duplicate field ") {
         let field = rest.trim_matches('`');
-        let at = if at.rsplit('/').next() == Some(&escape(field)) {
+        let at = if at.rsplit('/').next() == Some(&*pointer_part(field)) {
             at
         } else {
-            format!("{at}/{}", escape(field))
+            format!("{at}/{}", pointer_part(field))
         };
         return Refusal::invalid(at, format!("{} is there twice; keep one", shorten(field)));
     }
@@ -182,16 +183,12 @@ fn pointer(path: &Path) -> String {
             Segment::Seq { index } => out.push_str(&format!("/{index}")),
             Segment::Map { key } => {
                 out.push('/');
-                out.push_str(&escape(key));
+                out.push_str(&pointer_part(key));
             }
             Segment::Enum { .. } | Segment::Unknown => {}
         }
         out
     })
-}
-
-fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }
 
 fn shorten(text: &str) -> String {

@@ -2,7 +2,7 @@
 //! the same chart and values.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +11,7 @@ use sutler_testkit::http::{Caller, SampleRequest};
 use sutler_testkit::registry::Target;
 use sutler_testkit::{RealWorld, SutlerProcess, checkout, guest, real};
 
-use crate::upgrade::host_config;
+use crate::upgrade::{helm_upgrade, host_config};
 use crate::{Row, median};
 
 /// Upgrades, after one that does not count.
@@ -137,17 +137,9 @@ impl Bench {
     fn helm(&self, release: &str) -> Result<Duration> {
         let values = self.folder.path().join("values.json");
         std::fs::write(&values, self.ask_helm(&["get", "values", release, "-n", OURS, "-o", "json"])?)?;
-        let mut command = Command::new(&self.world.helm);
-        command
-            .args(["upgrade", "--install", release, &self.chart, "--version", &self.version, "--plain-http"])
-            .args(["-n", THEIRS, "-f"])
-            .arg(values)
-            .env("KUBECONFIG", &self.world.kubeconfig)
-            .env("HELM_CACHE_HOME", self.folder.path().join("helm-cache"))
-            .env("HELM_CONFIG_HOME", self.folder.path().join("helm-config"))
-            .env("HELM_DATA_HOME", self.folder.path().join("helm-data"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        let folder = self.folder.path();
+        let mut command = helm_upgrade(&self.world, folder, release, &self.chart, &self.version);
+        command.args(["-n", THEIRS, "-f"]).arg(values);
         let began = Instant::now();
         ensure!(command.status()?.success(), "helm upgrade failed");
         Ok(began.elapsed())

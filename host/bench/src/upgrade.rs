@@ -44,6 +44,26 @@ struct Bench {
     folder: tempfile::TempDir,
 }
 
+/// `helm upgrade --install`, as its users call it, with folders of its own; the caller adds values and the namespace.
+pub(crate) fn helm_upgrade(
+    world: &RealWorld,
+    folder: &Path,
+    release: &str,
+    chart: &str,
+    version: &str,
+) -> Command {
+    let mut command = Command::new(&world.helm);
+    command
+        .args(["upgrade", "--install", release, chart, "--version", version, "--plain-http"])
+        .env("KUBECONFIG", &world.kubeconfig)
+        .env("HELM_CACHE_HOME", folder.join("helm-cache"))
+        .env("HELM_CONFIG_HOME", folder.join("helm-config"))
+        .env("HELM_DATA_HOME", folder.join("helm-data"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    command
+}
+
 /// Of a host on the test's cluster and registry that answers an apply when it is done; tables of plugins follow.
 pub(crate) fn host_config(world: &RealWorld, plugins: &Path) -> String {
     format!(
@@ -144,18 +164,9 @@ impl Bench {
         Ok(began.elapsed())
     }
 
-    /// `helm upgrade --install`, as its users call it.
     fn helm(&self, release: &str, chart: &str, x: u32) -> Command {
-        let mut command = Command::new(&self.world.helm);
-        command
-            .args(["upgrade", "--install", release, chart, "--version", "1.0.0", "--plain-http"])
-            .args(["--set", &format!("x={x}"), "-n", THEIRS])
-            .env("KUBECONFIG", &self.world.kubeconfig)
-            .env("HELM_CACHE_HOME", self.folder.path().join("helm-cache"))
-            .env("HELM_CONFIG_HOME", self.folder.path().join("helm-config"))
-            .env("HELM_DATA_HOME", self.folder.path().join("helm-data"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        let mut command = helm_upgrade(&self.world, self.folder.path(), release, chart, "1.0.0");
+        command.args(["--set", &format!("x={x}"), "-n", THEIRS]);
         command
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
-use sutler_model::Use;
+use sutler_model::{Use, pointer_part};
 
 use crate::marks::Marks;
 
@@ -76,8 +76,7 @@ impl Takes {
                 }
             }
             let properties = nodes.iter().filter_map(|n| n.get("properties")?.as_object()).flatten();
-            let under = properties
-                .map(|(k, v)| (format!("{pointer}/{}", k.replace('~', "~0").replace('/', "~1")), v));
+            let under = properties.map(|(k, v)| (format!("{pointer}/{}", pointer_part(k)), v));
             next.extend(under.take(PLACES.saturating_sub(looked + next.len())));
         }
         Ok(Self(out))

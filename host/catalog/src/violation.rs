@@ -3,6 +3,7 @@
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{JsonType, ValidationError};
 use serde_json::Value;
+use sutler_model::pointer_part;
 
 /// A JSON Pointer and words without the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +33,7 @@ fn tell(e: &ValidationError<'_>, depth: usize) -> Violation {
             if !unexpected.is_empty() =>
         {
             let name = unexpected.first().map(String::as_str).unwrap_or_default();
-            let path = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
+            let path = format!("{path}/{}", pointer_part(name));
             return Violation { path, message: format!("{name:?} is not a known field") };
         }
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } if depth > 0 => {

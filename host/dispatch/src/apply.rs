@@ -6,7 +6,7 @@ use sutler_catalog::{Entry, PairEntry};
 use sutler_jobs::{Asked, Ran};
 use sutler_ledger::Phase;
 use sutler_model::{
-    Applied, Checkpoint, Failure, Fault, Identifier, Mode, Planned, Progress, Request, Stopped,
+    Applied, Checkpoint, Failure, Fault, Identifier, Mode, Planned, Progress, Request, Stopped, pointer_part,
 };
 use sutler_runtime::RunError;
 
@@ -116,7 +116,7 @@ fn differs(pair: &PairEntry, planned: &[Planned], applied: &[Applied]) -> Option
             continue;
         };
         for (key, value) in outputs {
-            let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+            let path = format!("/{}", pointer_part(key));
             let free =
                 p.unknown.contains(&path) || pair.outputs.sensitive(&path) || pair.outputs.volatile(&path);
             let known = after.get(key).filter(|_| !free);

@@ -12,7 +12,7 @@ use crate::stored::{Ended, Kept};
 use crate::worker::Ran;
 
 /// The least pause between two calls of a waiting step (contract section 3).
-const LEAST_PAUSE: Duration = Duration::from_millis(250);
+pub(crate) const LEAST_PAUSE: Duration = Duration::from_millis(250);
 /// When a job is looked at again that this host has no sandbox for.
 const NO_ROOM: Duration = Duration::from_millis(500);
 /// When a job is looked at again whose generation this host cannot run.

@@ -23,7 +23,6 @@ const UNREADABLE: Duration = Duration::from_secs(60);
 /// Calls that may follow one another at once while a host has a job. After them each waits a little, as a plugin that
 /// waits does: one that saves without end fills no ledger and lets others have their turn.
 const UNPACED: u32 = 100;
-const PACE: Duration = Duration::from_millis(250);
 
 pub(crate) struct Run {
     host: Arc<Host>,
@@ -98,7 +97,7 @@ impl Run {
                 Some(Then::Call) => {
                     calls += 1;
                     if calls > UNPACED {
-                        tokio::time::sleep(PACE).await;
+                        tokio::time::sleep(decide::LEAST_PAUSE).await;
                     }
                     did = self.call().await;
                 }

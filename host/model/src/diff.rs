@@ -1,5 +1,7 @@
 //! Differences between two JSON texts, field by field, by JSON Pointer (RFC 6901).
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// One leaf that differs. `None` where the field is absent.
@@ -30,6 +32,11 @@ pub fn by_member(changes: &[FieldChange], before: Option<&Value>, after: Option<
         }
     }
     out
+}
+
+/// A key as it stands in a JSON Pointer (RFC 6901 section 3).
+pub fn pointer_part(key: &str) -> Cow<'_, str> {
+    if key.contains(['~', '/']) { key.replace('~', "~0").replace('/', "~1").into() } else { key.into() }
 }
 
 /// The first part of a JSON Pointer.
@@ -74,11 +81,7 @@ fn walk(path: &mut String, before: Option<&Value>, after: Option<&Value>, out: &
 fn step(path: &mut String, key: &str, f: impl FnOnce(&mut String)) {
     let len = path.len();
     path.push('/');
-    if key.contains(['~', '/']) {
-        path.push_str(&key.replace('~', "~0").replace('/', "~1"));
-    } else {
-        path.push_str(key);
-    }
+    path.push_str(&pointer_part(key));
     f(path);
     path.truncate(len);
 }

@@ -21,7 +21,7 @@ pub use answer::{
 };
 pub use call::{Call, Mode, Owner};
 pub use descriptor::{Descriptor, PairDescriptor, Step};
-pub use diff::{FieldChange, by_member, canonical, canonical_into, field_changes, member};
+pub use diff::{FieldChange, by_member, canonical, canonical_into, field_changes, member, pointer_part};
 pub use failure::{Failure, HOST_CODES, host_code};
 pub use fault::{Fault, FaultKind};
 pub use fence::Fence;

@@ -42,7 +42,7 @@ pub(crate) struct InstanceConfig {
     /// The most of its requests that are worked on at once (503 with Retry-After beyond it). Left out: half of
     /// `api.max-concurrent-requests`.
     pub(crate) max_requests: Option<usize>,
-    /// The most of its streams of logs and events that are open at once (503 with Retry-After beyond it). Left out: half
+    /// The most of its streams of logs that are open at once (503 with Retry-After beyond it). Left out: half
     /// of `api.max-log-streams`.
     pub(crate) max_log_streams: Option<usize>,
     /// The most that all of its applications may take together.
@@ -82,17 +82,18 @@ pub(crate) fn shares(config: &Config) -> (BTreeMap<String, Share>, BTreeMap<Stri
     let api = &config.api;
     let with_token = config.instances.values().filter(|i| !i.token_hash.is_empty()).count();
     let alone = with_token + config.access.callers.len() <= 1;
+    // Streams of events are cheap and short: nobody asks for a share of them by name.
     let half = |limit: usize| limit.div_ceil(2);
     let of_instance = |(name, i): (&String, &InstanceConfig)| {
         let requests = i.max_requests.unwrap_or_else(|| half(api.max_concurrent_requests));
         let streams = i.max_log_streams.unwrap_or_else(|| half(api.max_log_streams));
-        (name.clone(), Share { requests, streams })
+        (name.clone(), Share { requests, streams, events: half(api.max_event_streams) })
     };
     let unless_alone = |limit: usize| if alone { limit } else { half(limit) };
     let of_caller = |c: &CallerConfig| {
         let requests = c.max_requests.unwrap_or_else(|| unless_alone(api.max_concurrent_requests));
         let streams = c.max_log_streams.unwrap_or_else(|| unless_alone(api.max_log_streams));
-        (c.name.clone(), Share { requests, streams })
+        (c.name.clone(), Share { requests, streams, events: unless_alone(api.max_event_streams) })
     };
     let instances = config.instances.iter().map(of_instance).collect();
     (instances, config.access.callers.iter().map(of_caller).collect())
@@ -126,5 +127,32 @@ impl Config {
             (name.clone(), InstanceQuotas { own: i.quotas.quota(), tenants, each_tenant })
         };
         self.instances.iter().map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody is left out where nobody else is there.
+    #[test]
+    fn a_caller_that_is_alone_has_everything() {
+        let caller = |name: &str| CallerConfig {
+            name: name.into(),
+            token_hash: vec![],
+            tenants: vec![],
+            instances: vec![],
+            max_requests: None,
+            max_log_streams: None,
+        };
+        for (names, (requests, streams, events)) in
+            [(&["a"][..], (256, 64, 256)), (&["a", "b"], (128, 32, 128))]
+        {
+            let mut config = Config::default();
+            config.access.callers = names.iter().map(|n| caller(n)).collect();
+            let (_, callers) = shares(&config);
+            let expected = Share { requests, streams, events };
+            assert!(callers.len() == names.len() && callers.values().all(|s| *s == expected), "{callers:?}");
+        }
     }
 }

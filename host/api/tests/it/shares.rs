@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Request, StatusCode};
 use expect_test::expect;
 use serde_json::{Value, json};
 use sutler_access::{Access, AccessConfig, CallerConfig, InstanceAccess, hash_token};
 use sutler_api::{Api, ApiConfig, Share};
+use tokio::task::JoinHandle;
 
 use crate::fake::{self, Fake, api, body, fake, send, shown};
 
@@ -35,7 +37,7 @@ fn tokens() -> Access {
     Access::new(&config, &instances).unwrap()
 }
 
-const ONE: Share = Share { requests: 1, streams: 1 };
+const ONE: Share = Share { requests: 1, streams: 1, events: 1 };
 
 fn host(fake: &Arc<Fake>) -> Api {
     let of = |names: [(&str, &str); 2]| names.map(|(n, path)| (n.to_owned(), path.to_owned())).into();
@@ -75,6 +77,14 @@ async fn running(api: &Api, count: usize) {
     }
 }
 
+/// A request that is being worked on, and the status that it ends with.
+async fn held(api: &Api, router: &Router, request: Request<Body>) -> JoinHandle<StatusCode> {
+    let router = router.clone();
+    let task = tokio::spawn(async move { send(&router, request).await.status() });
+    running(api, 1).await;
+    task
+}
+
 #[tokio::test]
 async fn an_instance_takes_no_more_requests_than_its_share() {
     let fake = fake();
@@ -83,11 +93,7 @@ async fn an_instance_takes_no_more_requests_than_its_share() {
     for slow in
         [plan("/instances/emea/plan", "emea", &body("slow")), plan("/plan", "caller", &named("slow", "emea"))]
     {
-        let first = tokio::spawn({
-            let router = router.clone();
-            async move { send(&router, slow).await.status() }
-        });
-        running(&api, 1).await;
+        let first = held(&api, &router, slow).await;
         expect![[r#"
             503 retry-after: 1
             {"error":{"code":"overloaded","message":"instance \"emea\" is at its limit of 1 requests at once (max-requests in [instances.emea]); try again in 1 s"}}"#]]
@@ -145,11 +151,7 @@ async fn a_caller_takes_no_more_than_its_share() {
     let api = api(&fake, fake::access(), ApiConfig { caller_shares, ..ApiConfig::default() });
     let router = sutler_api::router(&api);
     let slow = plan("/plan", "caller", &body("slow"));
-    let first = tokio::spawn({
-        let router = router.clone();
-        async move { send(&router, slow).await.status() }
-    });
-    running(&api, 1).await;
+    let first = held(&api, &router, slow).await;
     expect![[r#"
         503 retry-after: 1
         {"error":{"code":"overloaded","message":"caller axual is at its limit of 1 requests at once (max-requests in its [[access.callers]]); try again in 1 s"}}"#]]
@@ -162,7 +164,7 @@ async fn a_caller_takes_no_more_than_its_share() {
 #[test]
 fn a_share_of_nothing_is_refused() {
     for (requests, streams, key) in [(0, 1, "max-requests"), (1, 0, "max-log-streams")] {
-        let shares = BTreeMap::from([("a".to_owned(), Share { requests, streams })]);
+        let shares = BTreeMap::from([("a".to_owned(), Share { requests, streams, events: 1 })]);
         let of_instance = ApiConfig { instance_shares: shares.clone(), ..ApiConfig::default() };
         let of_caller = ApiConfig { caller_shares: shares, ..ApiConfig::default() };
         for (config, table) in [(of_instance, "[instances.a]"), (of_caller, "[[access.callers]] a:")] {

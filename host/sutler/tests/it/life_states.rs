@@ -132,14 +132,7 @@ async fn values_of_a_file_lie_under_those_of_the_table_and_the_charts_schema_cou
     let file = site.folder.path().join("values.yaml");
     std::fs::write(&file, "service: {port: 82, type: NodePort}\npodLabels: {from: file}\nreplicaCount: 9\n")
         .unwrap();
-    let host = site.host().await;
-    let world = World {
-        host,
-        cluster: site.cluster,
-        registry: site.registry,
-        folder: site.folder,
-        config: site.config,
-    };
+    let world = site.start().await;
     ok(&world, "/apply", &request().create(settings()).body()).await;
     let objects = world.cluster.objects();
     let of =
@@ -180,14 +173,7 @@ async fn an_update_that_fails_leaves_the_secret_of_what_runs() {
     site.registry.push_chart(&chart(), "charts/ksml").unwrap();
     let file = site.folder.path().join("values.yaml");
     std::fs::write(&file, "podLabels: {from: file}\n").unwrap();
-    let host = site.host().await;
-    let world = World {
-        host,
-        cluster: site.cluster,
-        registry: site.registry,
-        folder: site.folder,
-        config: site.config,
-    };
+    let world = site.start().await;
     ok(&world, "/apply", &request().create(settings()).body()).await;
     let before = logins(&world.cluster);
     assert_eq!(before.len(), 1, "{:?}", before.keys());

@@ -132,6 +132,13 @@ impl Site {
     pub(crate) async fn host(&self) -> SutlerProcess {
         SutlerProcess::start(&self.config, &[]).await
     }
+
+    /// With a host.
+    pub(crate) async fn start(self) -> World {
+        let host = self.host().await;
+        let Self { cluster, registry, folder, config } = self;
+        World { host, cluster, registry, folder, config }
+    }
 }
 
 impl World {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use sutler_kubernetes::{Error as KubeError, FieldConflict, FixedField};
-use sutler_model::{FieldChange, field_changes};
+use sutler_model::{FieldChange, field_changes, pointer_part};
 
 use super::storage::MANAGER;
 use super::target::Target;
@@ -124,7 +124,7 @@ fn pointer(field: &str) -> String {
         };
         rest = rest.strip_prefix('.').unwrap_or(rest);
         out.push('/');
-        out.push_str(&part.replace('~', "~0").replace('/', "~1"));
+        out.push_str(&pointer_part(part));
     }
     out
 }
@@ -180,7 +180,7 @@ fn subset(path: &mut String, wanted: &Value, live: Option<&Value>, out: &mut Vec
     let deeper = |path: &mut String, key: &str, w: &Value, l: Option<&Value>, out: &mut Vec<FieldChange>| {
         let len = path.len();
         path.push('/');
-        path.push_str(&key.replace('~', "~0").replace('/', "~1"));
+        path.push_str(&pointer_part(key));
         subset(path, w, l, out);
         path.truncate(len);
     };
