@@ -25,6 +25,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// Tries without a single new line before a gap is told.
 const TRIES: u32 = 5;
+const UNREAD: &str = "the log could not be read to its end";
 
 /// Which container.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -160,31 +161,30 @@ impl Reader {
 
     /// Not followed: to the end of what is there.
     async fn once(&mut self) -> Result<(), Closed> {
-        for attempt in 0..TRIES {
-            match self.read(self.options.previous, false).await {
-                End::Clean | End::Done => return self.flush().await,
-                End::Lost { next } => {
-                    self.rotated(next).await?;
-                }
-                End::Refused(Error::NotFound) => {
-                    return self.gap(None, Cause::Gone, "the pod is gone".into()).await;
-                }
-                End::Refused(e) if !e.retryable() => {
-                    return self.gap(None, Cause::Unreadable, e.to_string()).await;
-                }
-                End::Refused(e) if attempt + 1 == TRIES => {
-                    return self.gap(None, Cause::Unreadable, e.to_string()).await;
-                }
-                End::Broken(why) if attempt + 1 == TRIES => {
-                    return self.gap(None, Cause::Unreadable, why).await;
-                }
+        match self.drain(self.options.previous).await? {
+            End::Clean | End::Done => self.flush().await,
+            End::Refused(Error::NotFound) => self.gap(None, Cause::Gone, "the pod is gone".into()).await,
+            end => self.gap(None, Cause::Unreadable, end.why().unwrap_or_else(|| UNREAD.into())).await,
+        }
+    }
+
+    /// Reads a log that is not written any more, or what there is of one, to its end; answers how the last try ended.
+    async fn drain(&mut self, previous: bool) -> Result<End, Closed> {
+        let mut attempt = 0;
+        loop {
+            let end = self.read(previous, false).await;
+            attempt += 1;
+            match end {
+                End::Clean | End::Done => return Ok(end),
+                End::Refused(ref e) if !e.retryable() => return Ok(end),
+                _ if attempt == TRIES => return Ok(end),
+                End::Lost { next } => self.rotated(next).await?,
                 End::Refused(_) | End::Broken(_) | End::Idle | End::Behind => {
-                    tokio::time::sleep(pause(attempt)).await;
+                    tokio::time::sleep(pause(attempt - 1)).await;
                 }
             }
             self.unfinished = None;
         }
-        self.gap(None, Cause::Unreadable, "the log could not be read to its end".into()).await
     }
 
     async fn follow(&mut self) -> Result<(), Closed> {
@@ -231,7 +231,7 @@ impl Reader {
                         .gap(
                             None,
                             Cause::Unreadable,
-                            why.unwrap_or_else(|| "the log could not be read to its end".into()),
+                            why.unwrap_or_else(|| UNREAD.into()),
                         )
                         .await;
                 }
@@ -284,15 +284,16 @@ impl Reader {
     /// The container has ended, and so has its stream: reads once more, since the stream may have ended before it.
     async fn settle(&mut self) -> Result<(), Closed> {
         let unfinished = self.unfinished.take();
-        match self.read(false, false).await {
-            End::Clean | End::Done => {}
-            // Meanwhile it may run anew already.
-            End::Lost { .. } if self.anew(ANEW_AFTER_END).await? == Look::Restarted => return Ok(()),
-            End::Lost { next } => {
-                self.rotated(next).await?;
-                let _ = self.read(false, false).await;
-            }
-            End::Broken(_) | End::Refused(_) | End::Idle | End::Behind => self.unfinished = unfinished,
+        let mut end = self.read(false, false).await;
+        // Meanwhile it may run anew already.
+        if matches!(end, End::Lost { .. }) && self.anew(ANEW_AFTER_END).await? == Look::Restarted {
+            return Ok(());
+        }
+        if !matches!(end, End::Clean | End::Done) {
+            end = self.drain(false).await?;
+        }
+        if !matches!(end, End::Clean | End::Done) {
+            self.unfinished = unfinished;
         }
         self.flush().await
     }
@@ -311,21 +312,14 @@ impl Reader {
             self.same_file = false;
         }
         self.narrowed = self.narrowed && self.resume.last().is_none() && runs == 1;
-        match self.read(true, false).await {
+        match self.drain(true).await? {
             End::Clean | End::Done => self.flush().await?,
-            End::Lost { next } => {
-                self.rotated(next).await?;
-                let _ = self.read(true, false).await;
-                self.flush().await?;
+            // Its end was read before.
+            _ if clean => {}
+            end => {
+                let why = end.why().unwrap_or_else(|| UNREAD.into());
+                self.gap(None, Cause::Restarted, format!("the container was started anew: {why}")).await?;
             }
-            End::Refused(_) | End::Broken(_) | End::Idle | End::Behind if clean => {}
-            End::Refused(e) => {
-                self.gap(None, Cause::Restarted, format!("the container was started anew: {e}")).await?
-            }
-            End::Broken(why) => {
-                self.gap(None, Cause::Restarted, format!("the container was started anew: {why}")).await?
-            }
-            End::Idle | End::Behind => {}
         }
         self.unfinished = None;
         self.same_file = false;

@@ -85,11 +85,13 @@ async fn real_postgres_a_ledger_is_checked_exported_and_imported() {
     let first = seven::follow(&host.url, &done).await.unwrap();
     let waits = waiting(&Caller::new(&host.url), &body("waits", deed("second", "wait-at-gate"))).await;
     assert!(sutler(from, &["ledger", "check"]).ok().contains("1 completed, 1 running"));
-    sutler(from, &["ledger", "export", "all.jsonl"]).has(&["2 jobs", "1 plugins"]);
+    sutler(from, &["ledger", "export", "served.jsonl"]).has(&["2 jobs", "1 plugins"]);
     // Nothing is imported into a ledger that is served.
-    let refused = sutler(from, &["ledger", "import", "all.jsonl"]).refused();
+    let refused = sutler(from, &["ledger", "import", "served.jsonl"]).refused();
     assert!(refused.contains("a host serves it"), "{refused}");
     assert!(host.stop().await.success());
+    // The host's own export may hold a call under way, whose one attempt then counts.
+    sutler(from, &["ledger", "export", "all.jsonl"]).has(&["2 jobs", "1 plugins"]);
 
     let second = second(&site, &url, &other);
     let (to, all, key) = (second.path(), from.join("all.jsonl"), from.join("ledger.key"));
@@ -104,7 +106,7 @@ async fn real_postgres_a_ledger_is_checked_exported_and_imported() {
     let mut host = sutler_testkit::SutlerProcess::start(&config, &[]).await;
     assert_eq!(seven::follow(&host.url, &done).await.unwrap().json, first.json);
     gate(&site.cluster, "open");
-    assert_eq!(sutler(to, &["job", "watch", &waits]).code, 0);
+    sutler(to, &["job", "watch", &waits]).ok();
     assert!(host.stop().await.success());
     seven::once(&site.cluster, &["done", "waits"]).unwrap();
 }

@@ -88,6 +88,19 @@ async fn a_restart_during_a_cut_loses_nothing_that_is_kept() {
     }
 }
 
+#[tokio::test]
+async fn cuts_while_the_run_before_is_read_lose_nothing() {
+    for cuts in [&[5, 0][..], &[5, 3], &[5, 2, 1, 0]] {
+        let server = Server::default();
+        let mut c = container("c").with(&MILLIS);
+        c.cuts = cuts.iter().copied().collect();
+        c.at_cut = Some(restart);
+        server.set("acme/a", pod(vec![c]));
+        let mut stream = open(&server, follow()).await;
+        assert_eq!(next(&mut stream, 14).await, want(14), "{cuts:?}");
+    }
+}
+
 /// A kubelet serves the new run's log a while before the pod's status tells of that run.
 #[tokio::test]
 async fn a_restart_that_is_told_late_is_no_rotation() {
