@@ -227,13 +227,7 @@ impl Reader {
                     return self.gap(None, Cause::Unreadable, why.unwrap_or_default()).await;
                 }
                 Look::Over if rounds >= TRIES => {
-                    return self
-                        .gap(
-                            None,
-                            Cause::Unreadable,
-                            why.unwrap_or_else(|| UNREAD.into()),
-                        )
-                        .await;
+                    return self.gap(None, Cause::Unreadable, why.unwrap_or_else(|| UNREAD.into())).await;
                 }
                 Look::Waiting if clean => {
                     self.settle().await?;
