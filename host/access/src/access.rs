@@ -8,7 +8,7 @@ use sutler_model::{Application, Digest, Identifier};
 
 use crate::browser::refuse_browsers;
 use crate::token::among;
-use crate::{AccessConfig, AccessError, Denied, Forbidden, InstanceAccess, Refused};
+use crate::{AccessConfig, AccessError, Denied, Forbidden, InstanceAccess, NoAudit, Refused};
 
 /// What of a request decides who it is: header values as they came.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +29,7 @@ pub struct Caller {
     pub instances: Arc<Scope>,
     /// Nobody configured a token: anyone on this machine.
     pub anonymous: bool,
+    audit: bool,
     /// The instance whose own token it is: it takes that instance's routes alone.
     home: Option<Identifier>,
     /// For whom anybody may act in an instance.
@@ -39,6 +40,17 @@ pub struct Caller {
 #[derive(Debug, Clone)]
 pub struct Operator {
     pub name: Arc<str>,
+    audit: bool,
+}
+
+impl Operator {
+    /// Whether it may read the audit.
+    ///
+    /// # Errors
+    /// `NoAudit`
+    pub fn may_audit(&self) -> Result<(), NoAudit> {
+        may_audit(self.audit, &self.name, "its [[access.operators]]")
+    }
 }
 
 /// Tenants or instances of one caller.
@@ -92,7 +104,7 @@ impl Caller {
     fn anonymous(rules: Arc<BTreeMap<Identifier, Scope>>) -> Self {
         let all = Arc::new(Scope::All);
         let (tenants, instances) = (all.clone(), all);
-        Self { name: "anonymous".into(), tenants, instances, anonymous: true, home: None, rules }
+        Self { name: "anonymous".into(), tenants, instances, anonymous: true, audit: true, home: None, rules }
     }
 
     /// Whether it may use the routes of this instance; `None`: those of all.
@@ -104,6 +116,15 @@ impl Caller {
             Some(home) if route != Some(home) => Err(Denied::OnlyInInstance(home.clone())),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it may read the audit, of its tenants and instances.
+    ///
+    /// # Errors
+    /// `NoAudit`
+    pub fn may_audit(&self) -> Result<(), NoAudit> {
+        let table = if self.home.is_some() { "its [instances.NAME]" } else { "its [[access.callers]]" };
+        may_audit(self.audit, &self.name, table)
     }
 
     /// Whether the caller may act for this application's tenant and instance.
@@ -183,6 +204,7 @@ impl Access {
                 tenants: Arc::new(Scope::parse(&at, "tenants", &c.tenants)?),
                 instances: Arc::new(Scope::parse(&at, "instances", &c.instances)?),
                 anonymous: false,
+                audit: c.audit,
                 home: None,
                 rules: rules.clone(),
             };
@@ -197,7 +219,7 @@ impl Access {
         for o in &config.operators {
             let at = format!("access.operators {:?}", o.name);
             let hashes = check.entry(&at, &o.name, &o.token_hash)?;
-            operators.push(Known { who: Operator { name: o.name.as_str().into() }, hashes });
+            operators.push(Known { who: Operator { name: o.name.as_str().into(), audit: o.audit }, hashes });
         }
         Ok(Self { callers, operators, anonymous: Caller::anonymous(rules) })
     }
@@ -257,7 +279,7 @@ impl Access {
     pub fn operator(&self, incoming: &Incoming<'_>) -> Result<Operator, Denied> {
         if self.operators_open() {
             refuse_browsers(incoming)?;
-            return Ok(Operator { name: self.anonymous.name.clone() });
+            return Ok(Operator { name: self.anonymous.name.clone(), audit: true });
         }
         let digest = bearer(incoming)?;
         find(&digest, &self.operators).cloned().ok_or_else(|| match find(&digest, &self.callers) {
@@ -277,6 +299,10 @@ fn rules(instances: &[InstanceAccess]) -> Result<BTreeMap<Identifier, Scope>, Ac
         Ok((name, tenants.unwrap_or(Scope::All)))
     };
     instances.iter().map(one).collect()
+}
+
+fn may_audit(may: bool, name: &Arc<str>, table: &'static str) -> Result<(), NoAudit> {
+    if may { Ok(()) } else { Err(NoAudit { name: name.to_string(), table }) }
 }
 
 fn rule(open: bool, what: &'static str, table: &'static str, address: SocketAddr) -> Result<(), AccessError> {
@@ -338,6 +364,7 @@ impl Check {
             tenants: Arc::new(Scope::All),
             instances: Arc::new(Scope::Only(vec![name.clone()])),
             anonymous: false,
+            audit: i.audit,
             home: Some(name.clone()),
             rules: rules.clone(),
         };

@@ -9,7 +9,7 @@ use serde::Deserialize;
 pub struct AccessConfig {
     /// Who may plan, apply, inspect and read logs: control planes.
     pub callers: Vec<CallerConfig>,
-    /// Who may use the admin listener: plugins, faults, reload, metrics.
+    /// Who may use the admin listener: plugins, faults, reload, metrics, the audit.
     pub operators: Vec<OperatorConfig>,
 }
 
@@ -34,6 +34,9 @@ pub struct CallerConfig {
     /// The most of its streams of logs that are open at once. Left out: half of `api.max-log-streams` where others have tokens too.
     #[serde(default)]
     pub max_log_streams: Option<usize>,
+    /// Whether it may read the audit: which changes were asked for, by whom, of its tenants and instances.
+    #[serde(default)]
+    pub audit: bool,
 }
 
 /// What `[instances.NAME]` says of callers.
@@ -44,6 +47,8 @@ pub struct InstanceAccess {
     pub token_hash: Vec<String>,
     /// The only tenants for which anybody may act there; `"*"` and `None` are every one, and none at all.
     pub tenants: Option<Vec<String>>,
+    /// Whether its own tokens may read its audit.
+    pub audit: bool,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -53,4 +58,7 @@ pub struct OperatorConfig {
     pub name: String,
     /// Hashes of the tokens that are valid now, each `sha256:<64 hex>`; several while a token is being replaced.
     pub token_hash: Vec<String>,
+    /// Whether it may read the audit, of all tenants and instances.
+    #[serde(default)]
+    pub audit: bool,
 }

@@ -110,3 +110,11 @@ pub struct Forbidden {
     /// JSON Pointer of the field in a request's body.
     pub path: &'static str,
 }
+
+/// 403: reading the audit is a right of its own.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} may not read the audit: that is granted by audit = true in {table}")]
+pub struct NoAudit {
+    pub name: String,
+    pub table: &'static str,
+}

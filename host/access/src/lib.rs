@@ -9,5 +9,5 @@ mod token;
 
 pub use access::{Access, Caller, Incoming, Operator, Scope};
 pub use config::{AccessConfig, CallerConfig, InstanceAccess, OperatorConfig};
-pub use error::{AccessError, Denied, Forbidden, Refused};
+pub use error::{AccessError, Denied, Forbidden, NoAudit, Refused};
 pub use token::{hash_token, new_token};

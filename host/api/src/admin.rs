@@ -95,7 +95,7 @@ pub(crate) async fn faults(
     responses((status = 200, description = "What each file came to", body = PluginsBody), CallErrors))]
 pub(crate) async fn reload(
     State(api): State<Api>,
-    _: OperatorCalls,
+    OperatorCalls(operator): OperatorCalls,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     // It takes no body. A form of a browser page would come with a media type that is not JSON.
@@ -105,7 +105,7 @@ pub(crate) async fn reload(
     }
     let provisioner = api.inner.provisioner.clone();
     // A task of its own: half a reload would be worse than one nobody waits for.
-    let joined = tokio::spawn(async move { provisioner.reload().await }).await;
+    let joined = tokio::spawn(async move { provisioner.reload(operator.name).await }).await;
     let plugins = joined.map_err(|_| Refusal::internal("of this reload"))??;
     Ok(json(StatusCode::OK, &body(plugins)))
 }

@@ -22,7 +22,8 @@ use crate::state::Api;
 use crate::trace::Trace;
 
 /// Every route's template: what logs and metrics say, so that no path of a client becomes a label.
-pub(crate) const ROUTES: [&str; 16] = [
+pub(crate) const ROUTES: [&str; 17] = [
+    "/audit",
     "/plan",
     "/apply",
     "/inspect",

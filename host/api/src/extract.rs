@@ -7,7 +7,7 @@ use axum::extract::{FromRequestParts, Path, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
-use sutler_access::{Caller, Denied, Incoming};
+use sutler_access::{Caller, Denied, Incoming, Operator};
 use sutler_dispatch::Asker;
 use sutler_model::{Application, Identifier};
 
@@ -37,6 +37,10 @@ impl CallerOf {
 
     pub(crate) fn asker(&self) -> Asker {
         Asker { caller: self.name(), instance: self.instance.clone() }
+    }
+
+    pub(crate) const fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// Where the caller's routes begin: empty, or the instance's base path.
@@ -71,7 +75,7 @@ impl CallerOf {
 }
 
 /// An operator is calling the admin API.
-pub(crate) struct OperatorCalls;
+pub(crate) struct OperatorCalls(pub(crate) Operator);
 
 impl FromRequestParts<Api> for CallerOf {
     type Rejection = Refusal;
@@ -134,7 +138,7 @@ impl FromRequestParts<Api> for OperatorCalls {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
         let operator = api.inner.access.load().operator(&incoming(parts)?)?;
         remember(parts, &operator.name);
-        Ok(Self)
+        Ok(Self(operator))
     }
 }
 

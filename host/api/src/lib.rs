@@ -3,6 +3,7 @@
 
 mod admin;
 mod answer;
+mod audit;
 mod body;
 mod config;
 mod edge;

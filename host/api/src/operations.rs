@@ -20,8 +20,8 @@ use crate::openapi::CallErrors;
 use crate::refusal::Refusal;
 use crate::state::Api;
 
-/// Operations of one page, at most and by default.
-const PAGE: (u32, u32) = (200, 50);
+/// Entries of one page, at most and by default.
+pub(crate) const PAGE: (u32, u32) = (200, 50);
 /// How often a stream looks for new events.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often a quiet stream shows that it lives.
@@ -191,7 +191,7 @@ pub(crate) async fn list(State(api): State<Api>, caller: CallerOf, uri: Uri) -> 
     Ok(json(StatusCode::OK, &OperationsBody { operations, next }))
 }
 
-fn cause(e: &dyn std::error::Error) -> String {
+pub(crate) fn cause(e: &dyn std::error::Error) -> String {
     e.source().map_or_else(|| e.to_string(), cause)
 }
 
@@ -380,7 +380,7 @@ pub(crate) fn seconds(d: Duration) -> u64 {
     d.as_millis().div_ceil(1000).max(1).try_into().unwrap_or(u64::MAX)
 }
 
-fn time(millis: i64) -> String {
+pub(crate) fn time(millis: i64) -> String {
     let time = chrono::DateTime::from_timestamp_millis(millis).unwrap_or_default();
     time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use sutler_access::{Denied, Refused};
+use sutler_access::{Denied, NoAudit, Refused};
 use sutler_dispatch::CallError;
 use sutler_model::OverQuota;
 use utoipa::ToSchema;
@@ -165,6 +165,12 @@ impl From<Denied> for Refusal {
                 .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"sutler\""));
         }
         Self::new(StatusCode::FORBIDDEN, "forbidden", denied.to_string())
+    }
+}
+
+impl From<NoAudit> for Refusal {
+    fn from(refused: NoAudit) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", refused.to_string())
     }
 }
 

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use crate::extract::OfInstance;
 use crate::refusal::Refusal;
 use crate::state::Api;
-use crate::{admin, edge, health, logs, openapi, operations, work};
+use crate::{admin, audit, edge, health, logs, openapi, operations, work};
 
 /// Where the routes of one instance begin.
 pub(crate) const INSTANCE: &str = "/instances/{instance}";
@@ -28,6 +28,7 @@ pub fn router(api: &Api) -> Router {
         .routes(routes!(operations::list))
         .routes(routes!(operations::one))
         .routes(routes!(operations::events))
+        .routes(routes!(audit::audit))
         .routes(routes!(health::handles))
         .routes(routes!(logs::logs))
         .split_for_parts();
@@ -68,6 +69,7 @@ pub fn admin_router(api: &Api) -> Router {
         .routes(routes!(admin::plugins))
         .routes(routes!(admin::faults))
         .routes(routes!(admin::reload))
+        .routes(routes!(audit::audit_all))
         .routes(routes!(admin::metrics))
         .routes(routes!(health::healthz));
     let (routes, described) = routes.split_for_parts();

@@ -29,7 +29,7 @@ impl Counted {
     /// `None` for a route that always answers: health, metrics, the document.
     pub(crate) fn of(route: &str) -> Option<Self> {
         match route {
-            "/plan" | "/apply" | "/inspect" | "/handles" | "/operations" | "/operations/{id}" => {
+            "/plan" | "/apply" | "/inspect" | "/handles" | "/operations" | "/operations/{id}" | "/audit" => {
                 Some(Self::Requests)
             }
             "/logs" => Some(Self::Streams),

@@ -117,6 +117,10 @@ pub(crate) async fn ours(operations: &Operations) -> Result<f64> {
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }
 
+/// The columns of the audit but its number.
+pub(crate) const AUDIT: &str = "at, actor, action, resource_type, resource_id, instance, tenant, environment, application, \
+     operation, request_id";
+
 /// A ledger's file with the rows of one apply in it, to be written again and again without anything around.
 struct Raw {
     conn: Connection,
@@ -149,6 +153,7 @@ impl Raw {
         let row = format!(
             "INSERT INTO provisioning_jobs (id, {columns}) SELECT ?1, {columns} FROM provisioning_jobs WHERE n = ?2"
         );
+        let audit = format!("INSERT INTO audit ({AUDIT}) SELECT {AUDIT} FROM audit WHERE n = 1");
         let mut made = Vec::new();
         let tx = self.conn.transaction()?;
         for _ in 0..CALLERS {
@@ -163,6 +168,7 @@ impl Raw {
             tx.prepare_cached(&events)?.execute(params![n, t])?;
             tx.prepare_cached("INSERT INTO job_requests VALUES ('bench', 'apply', ?1, ?2, 0)")?
                 .execute(params![id, n])?;
+            tx.prepare_cached(&audit)?.execute([])?;
             tx.prepare_cached("INSERT INTO job_resources VALUES (?1, 'main', ?2)")?
                 .execute(params![id, n])?;
             made.push((n, id));

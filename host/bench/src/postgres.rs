@@ -11,7 +11,7 @@ use sutler_jobs::{Operations, OperationsConfig};
 use sutler_ledger::{Keys, Ledger, Postgres, PostgresOptions};
 use sutler_testkit::postgres::{Server, client};
 
-use crate::durable::{AtOnce, ROUNDS, TIME, ours, template};
+use crate::durable::{AUDIT, AtOnce, ROUNDS, TIME, ours, template};
 use crate::{Row, median};
 
 /// As many connections as a host has.
@@ -83,7 +83,8 @@ async fn apply(url: &str) -> Result<String> {
 WITH made AS (INSERT INTO provisioning_jobs (id, {names}) SELECT 'op_' || {digits}, {begun} \
 FROM provisioning_jobs WHERE n = {t} RETURNING n, id), \
 asks AS (INSERT INTO job_requests SELECT 'bench', 'apply', made.id, made.n, false FROM made), \
-takes AS (INSERT INTO job_resources SELECT made.id, 'main', made.n FROM made) \
+takes AS (INSERT INTO job_resources SELECT made.id, 'main', made.n FROM made), \
+audits AS (INSERT INTO audit ({AUDIT}) SELECT {AUDIT} FROM audit WHERE n = 1) \
 INSERT INTO job_events SELECT made.n, e.seq, e.at, e.what FROM made, job_events e WHERE e.job = {t} AND e.seq < 4;
 WITH done AS (UPDATE provisioning_jobs j SET status = 'completed', revision = j.revision + 1, lease_holder = NULL, \
 lease_until = NULL, updated = j.updated + 1, last_event = 4, queue = 3, wake = 0, answer = t.answer \

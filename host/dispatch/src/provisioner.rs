@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde_json::Value;
+use sutler_ledger::{Audit, AuditFilter};
 use sutler_logs::{LogLine, StreamOptions};
 use sutler_model::{
     Action, Application, Applied, Difference, Failure, Fault, FieldChange, Identifier, Inquiry, OverQuota,
@@ -232,8 +233,10 @@ pub trait Provisioner: Send + Sync + 'static {
     fn plugins(&self) -> Vec<PluginView>;
     /// The newest faults of a plugin, newest first; `None` for an unknown one.
     fn faults(&self, plugin: &str) -> Option<Vec<Fault>>;
-    /// Reads the plugin folder again and answers what each file came to.
-    fn reload(&self) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>>;
+    /// Which changes were asked for, by whom; the newest first.
+    fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<Audit>, CallError>>;
+    /// Reads the plugin folder again, for an operator, and answers what each file came to.
+    fn reload(&self, operator: Arc<str>) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>>;
     /// What is not ready yet, in words; empty when all is.
     fn not_ready(&self) -> Vec<String>;
     /// Marks a pair that the control plane gave to somebody else (409 `pair-taken`): answered `pair-not-handled`.

@@ -8,10 +8,12 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use metrics::{Label, SharedString};
 use sutler_catalog::Snapshot;
+use sutler_ledger::{Audit, AuditFilter};
 use sutler_logs::{LogLine, StreamOptions};
 use sutler_model::{Fault, Inquiry, Pair, Request};
 
 use crate::dispatcher::{Dispatcher, Inner};
+use crate::operations::call_error;
 use crate::provisioner::{
     Asker, CallError, EventView, HandleView, ObservedView, OperationFilter, OperationView, Outcome, PlanView,
     PluginView, Provisioner, Work,
@@ -139,8 +141,16 @@ impl Provisioner for Dispatcher {
         known.then(|| self.0.catalog.faults().of(plugin))
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>> {
+    fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<Audit>, CallError>> {
+        Box::pin(async move { self.0.operations.audited(filter).await.map_err(call_error) })
+    }
+
+    fn reload(&self, operator: Arc<str>) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>> {
         Box::pin(async move {
+            // Plugins are brought in order while the ledger is away, too.
+            if let Err(e) = self.0.operations.audit(&operator, "reload").await {
+                tracing::warn!(event = "audit-not-written", %operator, action = "reload", "{e}");
+            }
             let snapshot = self.0.catalog.reload().await.map_err(CallError::Unavailable)?;
             Ok(views(&snapshot, &self.0))
         })

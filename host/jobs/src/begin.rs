@@ -127,6 +127,7 @@ fn new_job(host: &Host, mut new: New, here: bool) -> Result<NewJob, OperationErr
     let standing = replay(mode, &events)?;
     let pair = new.asked.request.pair.clone();
     let (body, takes) = (new.body, std::mem::take(&mut new.takes));
+    let actions = new.asked.request.changes.iter().map(|c| c.action).collect();
     let lease = here.then(|| (host.holder.clone(), host.length(&pair)));
     Ok(NewJob {
         job: row(new, mode, standing),
@@ -137,6 +138,7 @@ fn new_job(host: &Host, mut new: New, here: bool) -> Result<NewJob, OperationErr
         body,
         events,
         takes,
+        actions,
     })
 }
 

@@ -64,7 +64,7 @@ pub async fn check(ledger: &dyn Ledger) -> Result<Vec<Problem>, LedgerError> {
                 found.history(&events);
                 out.extend(found.out.into_iter().map(|message| Problem::new(job.id.as_str(), message)));
             }
-            Ok(Record::Request { .. } | Record::Taken(_)) | Err(_) => {}
+            Ok(Record::Request { .. } | Record::Taken(_) | Record::Audit(_)) | Err(_) => {}
         }
     }
     Ok(out)

@@ -41,6 +41,8 @@ pub struct OperationsConfig {
     pub poll_milliseconds: u32,
     /// How long final answers stay readable, in days.
     pub keep_days: u32,
+    /// How long the audit stays readable, in days.
+    pub keep_audit_days: u32,
     pub limits: LimitsConfig,
 }
 
@@ -72,6 +74,7 @@ impl Default for OperationsConfig {
             takeover_after_seconds: 15,
             poll_milliseconds: 1000,
             keep_days: 30,
+            keep_audit_days: 365,
             limits: LimitsConfig::default(),
         }
     }
@@ -93,6 +96,7 @@ pub(crate) struct Policy {
     pub(crate) takeover_after: Duration,
     pub(crate) poll: Duration,
     pub(crate) keep: Duration,
+    pub(crate) keep_audit: Duration,
     pub(crate) limits: Limits,
 }
 
@@ -122,6 +126,7 @@ impl OperationsConfig {
             ("deadline-seconds", self.deadline_seconds),
             ("lease-seconds", self.lease_seconds),
             ("keep-days", self.keep_days),
+            ("keep-audit-days", self.keep_audit_days),
             ("limits.each-tenant", self.limits.each_tenant.unwrap_or(1)),
         ];
         if let Some((key, _)) = singles.iter().find(|(_, n)| *n == 0) {
@@ -173,6 +178,7 @@ impl OperationsConfig {
             takeover_after: seconds(self.takeover_after_seconds),
             poll: millis(self.poll_milliseconds),
             keep: seconds(self.keep_days) * 24 * 3600,
+            keep_audit: seconds(self.keep_audit_days) * 24 * 3600,
             limits,
         })
     }
@@ -251,6 +257,7 @@ mod tests {
             (OperationsConfig { attempts: 0, ..default() }, "attempts: use at least 1"),
             (OperationsConfig { lease_seconds: 0, ..default() }, "lease-seconds: use at least 1"),
             (OperationsConfig { keep_days: 0, ..default() }, "keep-days: use at least 1"),
+            (OperationsConfig { keep_audit_days: 0, ..default() }, "keep-audit-days: use at least 1"),
             (OperationsConfig { deadline_seconds: 0, ..default() }, "deadline-seconds: use at least 1"),
             (
                 OperationsConfig { first_backoff_milliseconds: 0, ..default() },

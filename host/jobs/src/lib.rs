@@ -1,6 +1,7 @@
 //! Jobs: the state machine, the front that an apply goes through, and the reconciler that brings every job to its
 //! end. It never runs a plugin or stores a row itself: the worker and the ledger behind their traits do.
 
+mod audit;
 mod backoff;
 mod begin;
 mod check;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sutler_ledger::{Event, Filter, Job, JobId, Ledger, LedgerError, Phase, Status, Takes};
+use sutler_ledger::{Deed, Event, Filter, Job, JobId, Ledger, LedgerError, Phase, Status, Takes};
 use sutler_model::{Application, Digest, Identifier, OverQuota, Pair, PluginName};
 use tokio::time::Instant;
 
@@ -49,7 +49,16 @@ pub enum Who<'a> {
     Caller(&'a str),
     /// Of these only those of one instance of the control plane; those of others are not there either.
     Within(&'a str, &'a Identifier),
-    Operator,
+    /// Of this name.
+    Operator(&'a str),
+}
+
+impl Who<'_> {
+    /// For the audit.
+    fn deed(&self, action: &'static str) -> Deed {
+        let (Self::Caller(name) | Self::Within(name, _) | Self::Operator(name)) = self;
+        Deed { actor: (*name).to_owned(), action }
+    }
 }
 
 /// An operation as it is read.
@@ -118,7 +127,7 @@ impl Operations {
         match found {
             None => Ok(None),
             Some((job, known)) if known != *body => Err(OperationError::ReusedId(job.id)),
-            Some((job, _)) => self.repeat(job, until).await.map(Some),
+            Some((job, _)) => self.repeat(caller, job, until).await.map(Some),
         }
     }
 
@@ -131,6 +140,7 @@ impl Operations {
             return Err(OperationError::Stopping);
         }
         let until = Instant::now() + self.0.policy.answer_within;
+        let caller = new.caller.clone();
         match begin::begin(&self.0, new).await? {
             Begin::Running { id, settled } => match tokio::time::timeout_at(until, settled).await {
                 Ok(Ok(job)) => match wait::settled(&job)? {
@@ -142,7 +152,7 @@ impl Operations {
                 Err(_) => Ok(Answered::Accepted { id, retry_after: wait::SOON }),
             },
             Begin::Queued(job) | Begin::Joined(job) => wait::wait(&self.0, job, until).await,
-            Begin::Repeated(job) => self.repeat(job, until).await,
+            Begin::Repeated(job) => self.repeat(&caller, job, until).await,
         }
     }
 
@@ -160,16 +170,16 @@ impl Operations {
         over.map_err(OperationError::Ledger)
     }
 
-    async fn repeat(&self, mut job: Job, until: Instant) -> Result<Answered, OperationError> {
+    async fn repeat(&self, caller: &str, mut job: Job, until: Instant) -> Result<Answered, OperationError> {
         for _ in 0..TRIES {
             match wait::settled(&job)? {
                 Settled::Ended(e) if job.standing.status == Status::Failed && e.resumable() => {
                     if self.0.stopping.is_cancelled() {
                         return Err(OperationError::Stopping);
                     }
-                    match self.retry_once(&job, false).await? {
+                    match self.retry_once(Who::Caller(caller), &job, false).await? {
                         Some(job) => return wait::wait(&self.0, job, until).await,
-                        None => job = self.read(Who::Operator, &job.id).await?,
+                        None => job = self.read(Who::Operator(caller), &job.id).await?,
                     }
                 }
                 Settled::Ended(e) => return Ok(Answered::Done(job.id, e)),
@@ -191,7 +201,7 @@ impl Operations {
     /// What the ledger says.
     pub async fn list(&self, who: Who<'_>, mut filter: Filter) -> Result<Vec<Operation>, OperationError> {
         match who {
-            Who::Operator => {}
+            Who::Operator(_) => {}
             Who::Caller(name) => filter.caller = Some(name.into()),
             Who::Within(name, instance) => {
                 filter.caller = Some(name.into());
@@ -226,7 +236,8 @@ impl Operations {
         for _ in 0..TRIES {
             let job = self.read(who, id).await?;
             let Some(change) = decide::cancel(&job, &kept(&job)?, &self.0.policy)? else { return view(job) };
-            if let Some(job) = self.write(&job, &change, None).await? {
+            let deed = who.deed("cancel");
+            if let Some(job) = self.write(&job, &change, None, deed).await? {
                 if let Some(holding) = self.0.leases.get(&job.id) {
                     holding.cancel.cancel();
                 }
@@ -253,7 +264,7 @@ impl Operations {
                 let why = "only one that has failed can be retried";
                 return Err(OperationError::Conflict { id: job.id, status, why });
             }
-            if let Some(job) = self.retry_once(&job, same_digest).await? {
+            if let Some(job) = self.retry_once(who, &job, same_digest).await? {
                 return view(job);
             }
         }
@@ -261,10 +272,17 @@ impl Operations {
     }
 
     /// `None`: others changed it meanwhile.
-    async fn retry_once(&self, job: &Job, same_digest: bool) -> Result<Option<Job>, OperationError> {
+    async fn retry_once(
+        &self,
+        who: Who<'_>,
+        job: &Job,
+        same_digest: bool,
+    ) -> Result<Option<Job>, OperationError> {
         let change = decide::retry(job, &kept(job)?, &self.0.policy)?;
         let current = if same_digest { None } else { self.0.worker.current(&job.pair) };
-        self.write(job, &change, current.filter(|(p, d)| *p != job.plugin || *d != job.digest)).await
+        let current = current.filter(|(p, d)| *p != job.plugin || *d != job.digest);
+        let deed = who.deed("retry");
+        self.write(job, &change, current, deed).await
     }
 
     /// A change that needs no lease. `None`: it has to be looked at again.
@@ -273,9 +291,11 @@ impl Operations {
         job: &Job,
         change: &Change,
         generation: Option<(PluginName, Digest)>,
+        deed: Deed,
     ) -> Result<Option<Job>, OperationError> {
         let mut write = bare_write(job, change);
         write.generation = generation;
+        write.deed = Some(deed);
         match self.0.ledger.commit(write).await {
             Ok(job) => {
                 self.0.nudge.notify_one();
@@ -308,7 +328,7 @@ impl Operations {
         let found = found.map_err(OperationError::Ledger)?;
         let Some(job) = found else { return Err(OperationError::NotFound(id.clone())) };
         let visible = match who {
-            Who::Operator => true,
+            Who::Operator(_) => true,
             Who::Caller(name) => job.caller == name || self.joined(name, &job).await?,
             Who::Within(_, instance) if job.application.instance.as_ref() != Some(instance) => false,
             Who::Within(name, _) => job.caller == name || self.joined(name, &job).await?,

@@ -194,5 +194,6 @@ async fn look_after(host: &Host) {
         purge_at = Instant::now() + PURGE;
         // At most a few hundred at once.
         while matches!(host.ledger.purge(host.policy.keep).await, Ok(n) if n > 0) {}
+        while matches!(host.ledger.forget_audited(host.policy.keep_audit).await, Ok(n) if n > 0) {}
     }
 }

@@ -238,6 +238,7 @@ pub(crate) fn bare_write(job: &Job, change: &Change) -> Write {
         generation: None,
         deadline_after: change.deadline,
         events: change.events.clone(),
+        deed: None,
     }
 }
 
@@ -260,6 +261,7 @@ pub(crate) async fn leave_unreadable(host: &Host, job: Job, why: StoredError) {
         generation: None,
         deadline_after: None,
         events: vec![],
+        deed: None,
     };
     let write = ended.map_or_else(left, |change| row_write(&job, Duration::ZERO, &change));
     if let Err(e) = host.ledger.commit(write).await {

@@ -9,8 +9,8 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use sutler_model::{Application, Digest, OverQuota, Pair};
 
 use crate::{
-    Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError, Millis, NewJob,
-    Problem, Record, Takes, Write,
+    Answer, Audit, AuditFilter, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError,
+    Millis, NewJob, Problem, Record, Takes, Write,
 };
 
 /// Stands for a ledger until it can be opened, and for good afterwards.
@@ -61,6 +61,9 @@ impl Ledger for Late {
         next_due() -> Option<Millis>;
         depth() -> Depth;
         purge(final_for: Duration) -> u64;
+        audit(row: Audit) -> ();
+        audited(filter: AuditFilter) -> Vec<Audit>;
+        forget_audited(older_than: Duration) -> u64;
         probe() -> ();
         check() -> Vec<Problem>;
         reseal() -> u64;

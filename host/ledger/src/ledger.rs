@@ -7,9 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use sutler_model::{Application, Digest, OverQuota, Pair, PluginName};
+use sutler_model::{Action, Application, Digest, OverQuota, Pair, PluginName};
 
-use crate::{Event, Happened, Job, JobId, LedgerError, Millis, Standing, Status, Taken, Takes};
+use crate::{
+    Audit, AuditFilter, Deed, Event, Happened, Job, JobId, LedgerError, Millis, Standing, Status, Taken,
+    Takes,
+};
 
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, LedgerError>>;
 
@@ -28,6 +31,8 @@ pub struct NewJob {
     pub events: Vec<Happened>,
     /// What it makes of what its application takes, and the quotas that must allow it.
     pub takes: Takes,
+    /// What is to be done to each of the job's resources, in their order: for the audit.
+    pub actions: Vec<Action>,
 }
 
 /// What came of wanting a job.
@@ -80,6 +85,8 @@ pub struct Write {
     pub deadline_after: Option<Duration>,
     /// Times in them that are to be counted from now hold the distance; the ledger adds its now.
     pub events: Vec<Happened>,
+    /// Whose wish it is, where it is somebody's: for the audit.
+    pub deed: Option<Deed>,
 }
 
 /// How many jobs may run at once, over all hosts of the ledger. What is not named is not limited.
@@ -179,6 +186,8 @@ pub enum Record {
     },
     /// What a resource takes; after the jobs.
     Taken(Taken),
+    /// A row of the audit, the oldest first; its number is not kept.
+    Audit(Audit),
 }
 
 /// Counts for metrics.
@@ -250,6 +259,13 @@ pub trait Ledger: Send + Sync + 'static {
     /// job refers to and that were kept longer ago than this. Answers how many jobs. At most a few hundred at once,
     /// so that nobody waits for it.
     fn purge(&self, final_for: Duration) -> Answer<'_, u64>;
+
+    /// Adds a row to the audit, of what no job is for. Number and time of `row` have no meaning.
+    fn audit(&self, row: Audit) -> Answer<'_, ()>;
+    /// The newest first.
+    fn audited(&self, filter: AuditFilter) -> Answer<'_, Vec<Audit>>;
+    /// Forgets the audit's rows that are as old. Answers how many; at most a few hundred at once.
+    fn forget_audited(&self, older_than: Duration) -> Answer<'_, u64>;
 
     /// Writes as much as an operation may need and takes it back: whether the ledger can be written now. Nothing of it
     /// is ever seen.

@@ -1,6 +1,7 @@
 //! Jobs, their events, leases and repeats, kept so that nothing accepted is lost. SQLite by default, PostgreSQL
 //! for several hosts, one in memory for tests. It never decides what happens to a job: that is sutler-jobs' part.
 
+mod audit;
 mod check;
 mod clock;
 mod error;
@@ -21,6 +22,7 @@ mod wake;
 #[cfg(feature = "testing")]
 pub mod contract;
 
+pub use audit::{Audit, AuditFilter, Deed, Names};
 pub use clock::{Clock, ManualClock};
 pub use error::LedgerError;
 pub use event::{Event, Happened};

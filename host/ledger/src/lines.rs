@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use sutler_model::{Application, Digest, Identifier, PluginName, Use};
 
 use crate::{
-    Event, Job, JobId, JobKind, JobMode, Keys, Lease, LedgerError, Millis, Phase, Record, Standing, Status,
-    Taken,
+    Audit, Event, Job, JobId, JobKind, JobMode, Keys, Lease, LedgerError, Millis, Phase, Record, Standing,
+    Status, Taken,
 };
 
 /// Of the format.
-const VERSION: u32 = 2;
-/// The oldest one that is read; 2 added what resources take.
+const VERSION: u32 = 3;
+/// The oldest one that is read; 2 added what resources take, 3 the audit.
 const OLDEST: u32 = 1;
 
 /// What a line holds.
@@ -40,6 +40,7 @@ enum Doc {
     Job(Box<JobDoc>),
     Request { caller: String, route: String, request_id: String, job: String },
     Taken(TakenDoc),
+    Audit(AuditDoc),
     End { records: u64, unreadable: u64 },
 }
 
@@ -99,6 +100,28 @@ struct TakenDoc {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AuditDoc {
+    at: Millis,
+    actor: String,
+    action: String,
+    resource_type: String,
+    resource_id: String,
+    application: Option<ApplicationDoc>,
+    operation: Option<String>,
+    request_id: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ApplicationDoc {
+    instance: Option<Identifier>,
+    tenant: Option<Identifier>,
+    environment: Identifier,
+    id: Identifier,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct UseDoc {
     milli_cpus: u64,
     memory_mib: u64,
@@ -131,6 +154,7 @@ impl Line {
             Self::Record(Record::Request { caller, route, request_id, job }) => {
                 Doc::Request { caller, route, request_id, job: job.to_string() }
             }
+            Self::Record(Record::Audit(row)) => Doc::Audit(AuditDoc::from(row)),
             Self::Record(Record::Taken(taken)) => Doc::Taken(TakenDoc::from(taken)),
             Self::Record(Record::Job { job, events, route, body }) => {
                 Doc::Job(Box::new(JobDoc::of(*job, events, route, body, keys)?))
@@ -159,6 +183,7 @@ impl Line {
                 let job = job.parse().map_err(|e| wrong("the line", e))?;
                 Self::Record(Record::Request { caller, route, request_id, job })
             }
+            Doc::Audit(doc) => Self::Record(Record::Audit(doc.row()?)),
             Doc::Taken(doc) => Self::Record(Record::Taken(doc.taken()?)),
             Doc::Job(doc) => Self::Record(doc.record(keys)?),
         })
@@ -194,6 +219,49 @@ fn genuine(digest: Digest, bytes: &[u8]) -> Result<(), LedgerError> {
     Err(LedgerError::Unreadable(format!(
         "the plugin {digest} has other bytes than its digest says; it was changed"
     )))
+}
+
+impl From<Audit> for AuditDoc {
+    fn from(row: Audit) -> Self {
+        let doc = |a: Application| ApplicationDoc {
+            instance: a.instance,
+            tenant: a.tenant,
+            environment: a.environment,
+            id: a.id,
+        };
+        Self {
+            at: row.at,
+            actor: row.actor,
+            action: row.action,
+            resource_type: row.resource_type,
+            resource_id: row.resource_id,
+            application: row.application.map(doc),
+            operation: row.operation.map(|id| id.to_string()),
+            request_id: row.request_id,
+        }
+    }
+}
+
+impl AuditDoc {
+    fn row(self) -> Result<Audit, LedgerError> {
+        let back = |a: ApplicationDoc| Application {
+            instance: a.instance,
+            tenant: a.tenant,
+            environment: a.environment,
+            id: a.id,
+        };
+        Ok(Audit {
+            n: 0,
+            at: self.at,
+            actor: self.actor,
+            action: self.action,
+            resource_type: self.resource_type,
+            resource_id: self.resource_id,
+            application: self.application.map(back),
+            operation: self.operation.map(|id| id.parse()).transpose().map_err(|e| wrong("the line", e))?,
+            request_id: self.request_id,
+        })
+    }
 }
 
 impl From<Taken> for TakenDoc {

@@ -78,7 +78,7 @@ pub(crate) struct ServerConfig {
     /// Address of the provisioner API. Without any caller token it has to be a loopback address.
     #[schemars(with = "String")]
     pub(crate) listen: SocketAddr,
-    /// Address of the operators' API: plugins, faults, reload, metrics.
+    /// Address of the operators' API: plugins, faults, reload, metrics, the audit.
     #[schemars(with = "String")]
     pub(crate) admin_listen: SocketAddr,
     /// Certificate and key; without them the provisioner API speaks plain HTTP.

@@ -15,7 +15,7 @@ use sutler_dispatch::{
 use sutler_helm::{Helm, RegistryLogin, RegistryLogins, TemplateEngine};
 use sutler_jobs::Operations;
 use sutler_kubernetes::{Clusters, Kubernetes};
-use sutler_ledger::Ledger;
+use sutler_ledger::{Audit, AuditFilter, Ledger};
 use sutler_logs::{LogLine, Logs, StreamOptions};
 use sutler_model::{Fault, Inquiry, Pair, Request};
 use sutler_runtime::{Capabilities, CompileCache, Engine, HelmEngine, Runtime};
@@ -191,7 +191,10 @@ impl Provisioner for Nobody {
     fn faults(&self, _: &str) -> Option<Vec<Fault>> {
         None
     }
-    fn reload(&self) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>> {
+    fn audit(&self, _: AuditFilter) -> BoxFuture<'_, Result<Vec<Audit>, CallError>> {
+        Box::pin(async { Err(CallError::Stopping) })
+    }
+    fn reload(&self, _: Arc<str>) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>> {
         Box::pin(async { Err(CallError::Stopping) })
     }
     fn not_ready(&self) -> Vec<String> {

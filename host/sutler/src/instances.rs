@@ -26,6 +26,8 @@ pub(crate) struct InstanceConfig {
     /// Hashes of the tokens that may call these routes and nothing else, each `sha256:<64 hex>`. Callers of
     /// `[access]` with NAME in `instances` may call them as well.
     pub(crate) token_hash: Vec<String>,
+    /// Whether these tokens may read the instance's audit: which changes were asked for there, by whom.
+    pub(crate) audit: bool,
     /// The only tenants for which anybody may act there; `"*"` is every tenant, and none at all. Left out: every one
     /// that the caller may act for.
     pub(crate) tenants: Option<Vec<String>>,
@@ -106,6 +108,7 @@ impl Config {
             name: name.clone(),
             token_hash: i.token_hash.clone(),
             tenants: i.tenants.clone(),
+            audit: i.audit,
         };
         self.instances.iter().map(one).collect()
     }
@@ -144,6 +147,7 @@ mod tests {
             instances: vec![],
             max_requests: None,
             max_log_streams: None,
+            audit: false,
         };
         for (names, (requests, streams, events)) in
             [(&["a"][..], (256, 64, 256)), (&["a", "b"], (128, 32, 128))]

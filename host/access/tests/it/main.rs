@@ -215,7 +215,7 @@ fn configurations_that_are_refused() {
     check(
         &format!("[[callers]]\nname = \"a\"\ntoken-hash = [\"{hash}\"]\ntenant = []"),
         expect![
-            "unknown field `tenant`, expected one of `name`, `token-hash`, `tenants`, `instances`, `max-requests`, `max-log-streams`"
+            "unknown field `tenant`, expected one of `name`, `token-hash`, `tenants`, `instances`, `max-requests`, `max-log-streams`, `audit`"
         ],
     );
 }
@@ -237,6 +237,7 @@ fn instance(name: &str, token: Option<&str>, tenants: Option<&[&str]>) -> Instan
         name: name.into(),
         token_hash: token.map(hash_token).into_iter().collect(),
         tenants: tenants.map(|t| t.iter().map(|t| (*t).to_owned()).collect()),
+        audit: false,
     }
 }
 

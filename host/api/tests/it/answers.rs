@@ -321,6 +321,7 @@ async fn routes_of_an_instance() {
         instances: vec!["emea".into()],
         max_requests: None,
         max_log_streams: None,
+        audit: false,
     };
     let config = sutler_access::AccessConfig { callers: vec![one], operators: Vec::new() };
     let router = sutler_api::router(&api(&fake, Access::new(&config, &[]).unwrap(), ApiConfig::default()));

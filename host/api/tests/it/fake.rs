@@ -13,8 +13,8 @@ use serde_json::json;
 use sutler_access::{Access, AccessConfig, CallerConfig, OperatorConfig, hash_token};
 use sutler_api::{Api, ApiConfig};
 use sutler_dispatch::{
-    Asker, CallError, EventView, Failed, HandleView, ObservedView, OperationFilter, OperationView, Outcome,
-    PlanView, PlannedField, PlannedView, PluginView, Provisioner, Work,
+    Asker, Audit, AuditFilter, CallError, EventView, Failed, HandleView, ObservedView, OperationFilter,
+    OperationView, Outcome, PlanView, PlannedField, PlannedView, PluginView, Provisioner, Work,
 };
 use sutler_logs::{LogLine, StreamOptions};
 use sutler_model::{
@@ -24,8 +24,8 @@ use sutler_model::{
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
-use crate::fake_operation::operation;
 pub(crate) use crate::fake_operation::{OPERATION, id};
+use crate::fake_operation::{change, operation};
 
 #[derive(Default)]
 pub(crate) struct Fake {
@@ -33,6 +33,7 @@ pub(crate) struct Fake {
     pub(crate) inquiries: Mutex<Vec<(Inquiry, StreamOptions)>>,
     pub(crate) lost: Mutex<Vec<Pair>>,
     pub(crate) filters: Mutex<Vec<OperationFilter>>,
+    pub(crate) audits: Mutex<Vec<AuditFilter>>,
     pub(crate) not_ready: Mutex<Vec<String>>,
     pub(crate) pairs: Mutex<Vec<Pair>>,
     /// Lets go of requests named `slow`.
@@ -310,7 +311,14 @@ impl Provisioner for Fake {
             }]
         })
     }
-    fn reload(&self) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>> {
+    fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<Audit>, CallError>> {
+        let (limit, before) = (filter.limit, filter.before.unwrap_or(4));
+        self.audits.lock().unwrap().push(filter);
+        // Three changes: 3, 2, 1.
+        let rows = (1..before).rev().take(limit as usize).map(change).collect();
+        Box::pin(async { Ok(rows) })
+    }
+    fn reload(&self, _: Arc<str>) -> BoxFuture<'_, Result<Vec<PluginView>, CallError>> {
         Box::pin(async move { Ok(self.plugins()) })
     }
     fn not_ready(&self) -> Vec<String> {
@@ -337,8 +345,13 @@ pub(crate) fn access() -> Access {
             instances: vec!["*".into()],
             max_requests: None,
             max_log_streams: None,
+            audit: false,
         }],
-        operators: vec![OperatorConfig { name: "ops".into(), token_hash: vec![hash_token("operator")] }],
+        operators: vec![OperatorConfig {
+            name: "ops".into(),
+            token_hash: vec![hash_token("operator")],
+            audit: false,
+        }],
     };
     Access::new(&config, &[]).unwrap()
 }

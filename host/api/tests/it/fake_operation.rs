@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sutler_dispatch::{Failed, OperationView, ProgressView};
+use sutler_dispatch::{Audit, Failed, Millis, OperationView, ProgressView};
 use sutler_model::{Application, Applied, Identifier};
 
 pub(crate) fn id(s: &str) -> Identifier {
@@ -37,5 +37,40 @@ pub(crate) fn operation(caller: &str, answer: Option<Result<Vec<Applied>, Failed
         answer,
         created: 1_767_225_600_000,
         updated: 1_767_225_601_500,
+    }
+}
+
+/// The first is an operator's, the others are a caller's.
+pub(crate) fn change(n: u64) -> Audit {
+    let at = Millis(1_769_860_800_000 + i64::try_from(n).unwrap());
+    let row = Audit {
+        n,
+        at,
+        actor: "ops".into(),
+        action: "reload".into(),
+        resource_type: "host".into(),
+        resource_id: "host-1".into(),
+        application: None,
+        operation: None,
+        request_id: None,
+    };
+    if n == 1 {
+        return row;
+    }
+    let application = Application {
+        id: id("orders"),
+        environment: id("prod"),
+        tenant: Some(id("acme")),
+        instance: Some(id("emea")),
+    };
+    Audit {
+        actor: "axual".into(),
+        action: "create".into(),
+        resource_type: "deployment/ksml".into(),
+        resource_id: "main".into(),
+        application: Some(application),
+        operation: Some(format!("op_{n:032x}").parse().unwrap()),
+        request_id: Some("r-1".into()),
+        ..row
     }
 }

@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod audit;
 mod bodies;
 mod fake;
 mod fake_operation;

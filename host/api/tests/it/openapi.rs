@@ -31,8 +31,10 @@ async fn every_route_is_described_and_nothing_else() {
         (
             sutler_api::router(&api),
             vec![
+                "get /audit",
                 "get /handles",
                 "get /healthz",
+                "get /instances/{instance}/audit",
                 "get /instances/{instance}/handles",
                 "get /instances/{instance}/logs",
                 "get /instances/{instance}/operations",
@@ -56,6 +58,7 @@ async fn every_route_is_described_and_nothing_else() {
         (
             sutler_api::admin_router(&api),
             vec![
+                "get /audit",
                 "get /healthz",
                 "get /metrics",
                 "get /openapi.json",

@@ -24,6 +24,7 @@ fn tokens() -> Access {
         instances: vec![instances.into()],
         max_requests: None,
         max_log_streams: None,
+        audit: false,
     };
     let config = AccessConfig {
         callers: vec![caller("all", "caller", "*"), caller("one", "one", "emea")],
@@ -33,6 +34,7 @@ fn tokens() -> Access {
         name: name.into(),
         token_hash: vec![hash_token(name)],
         tenants: None,
+        audit: false,
     });
     Access::new(&config, &instances).unwrap()
 }

@@ -13,7 +13,7 @@ use crate::common::{
     Script, Seen, accepted, done, ended, ended_code, goes_on, history, host, ledger, new, row, stops, wait,
 };
 
-const ANY: Who<'static> = Who::Operator;
+const ANY: Who<'static> = Who::Operator("ops");
 
 fn hangs() -> BoxFuture<'static, Ran> {
     Box::pin(futures::future::pending())

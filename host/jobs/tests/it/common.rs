@@ -283,7 +283,7 @@ pub(crate) fn ended_code(ended: &Ended) -> String {
 /// Waits for the job's end and answers how it ended.
 pub(crate) async fn ended(ops: &Operations, id: &JobId) -> Ended {
     loop {
-        if let Some(e) = ops.operation(Who::Operator, id).await.unwrap().ended {
+        if let Some(e) = ops.operation(Who::Operator("ops"), id).await.unwrap().ended {
             return e;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

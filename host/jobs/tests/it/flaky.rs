@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use sutler_ledger::{
-    Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError, Memory, Millis,
-    NewJob, Problem, Record, Takes, Write,
+    Answer, Audit, AuditFilter, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError,
+    Memory, Millis, NewJob, Problem, Record, Takes, Write,
 };
 use sutler_model::{Application, Digest, OverQuota, Pair};
 use tokio::sync::oneshot;
@@ -221,6 +221,15 @@ impl Ledger for Flaky {
         self.inner.depth()
     }
     fn purge(&self, _final_for: Duration) -> Answer<'_, u64> {
+        Box::pin(async { Ok(0) })
+    }
+    fn audit(&self, row: Audit) -> Answer<'_, ()> {
+        self.inner.audit(row)
+    }
+    fn audited(&self, filter: AuditFilter) -> Answer<'_, Vec<Audit>> {
+        self.inner.audited(filter)
+    }
+    fn forget_audited(&self, _older_than: Duration) -> Answer<'_, u64> {
         Box::pin(async { Ok(0) })
     }
     fn check(&self) -> Answer<'_, Vec<Problem>> {

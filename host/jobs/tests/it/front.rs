@@ -138,8 +138,10 @@ async fn a_caller_that_goes_away_leaves_its_work_running() {
     let (ops, _) = host(&ledger, Script::slow("a", play));
     let gone = tokio::time::timeout(Duration::from_millis(500), ops.begin(new("r-1"))).await;
     assert!(gone.is_err());
-    let id =
-        ops.list(Who::Operator, Filter { limit: 9, ..Filter::default() }).await.unwrap()[0].job.id.clone();
+    let id = ops.list(Who::Operator("ops"), Filter { limit: 9, ..Filter::default() }).await.unwrap()[0]
+        .job
+        .id
+        .clone();
     assert_eq!(ended_code(&ended(&ops, &id).await), "succeeded");
 }
 
@@ -267,11 +269,11 @@ async fn retry_takes_the_current_generation_unless_told_otherwise() {
         });
         script.current = Some((PluginName::parse("ksml").unwrap(), Digest::of(b"two")));
         let (ops, worker, id) = failed_job(&ledger, script).await;
-        let op = ops.retry(Who::Operator, &id, same).await.unwrap();
+        let op = ops.retry(Who::Operator("ops"), &id, same).await.unwrap();
         assert_eq!((op.job.standing.status, op.ended), (Status::Queued, None));
         assert_eq!(ended_code(&ended(&ops, &id).await), "succeeded");
         assert_eq!(worker.seen.lock().unwrap()[1].digest, digest);
-        let again = ops.retry(Who::Operator, &id, same).await;
+        let again = ops.retry(Who::Operator("ops"), &id, same).await;
         assert!(
             matches!(again, Err(OperationError::Conflict { status: Status::Completed, .. })),
             "{again:?}"
@@ -293,7 +295,7 @@ async fn a_retry_finds_its_resources_taken() {
     let other = ops.begin(new_of(asked_of("r-2", "orders", None), [2; 32])).await.unwrap();
     let holder = accepted(&other);
     for refused in [
-        ops.retry(Who::Operator, &id, true).await.map(|_| ()),
+        ops.retry(Who::Operator("ops"), &id, true).await.map(|_| ()),
         ops.asked("platform", "r-1", &BODY).await.map(|_| ()),
     ] {
         assert!(matches!(&refused, Err(OperationError::Busy { id, .. }) if *id == holder), "{refused:?}");

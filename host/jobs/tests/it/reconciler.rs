@@ -124,9 +124,13 @@ async fn what_nobody_can_read_ends_all_the_same() {
         let (ops, after) = host_with(&other, Script::new("b", |_| done()), &config);
         ops.start();
         tokio::time::sleep(Duration::from_secs(300)).await;
-        assert_eq!(ops.operation(Who::Operator, &id).await.unwrap().ended, None, "a newer host may read it");
+        assert_eq!(
+            ops.operation(Who::Operator("ops"), &id).await.unwrap().ended,
+            None,
+            "a newer host may read it"
+        );
         if cancelled {
-            ops.cancel(Who::Operator, &id).await.unwrap();
+            ops.cancel(Who::Operator("ops"), &id).await.unwrap();
         }
         let code = ended_code(&ended(&ops, &id).await);
         assert_eq!(code, if cancelled { "cancelled" } else { "deadline-exceeded" });
@@ -264,7 +268,7 @@ async fn many_parked_jobs_wake_in_time() {
         assert_eq!(row(&ledger, id).await.0.standing.status, Status::Completed);
     }
     assert_eq!(worker.calls().len(), 400);
-    let op = ops.operation(Who::Operator, &ids[0]).await.unwrap();
+    let op = ops.operation(Who::Operator("ops"), &ids[0]).await.unwrap();
     assert_eq!(op.ended.as_ref().map(ended_code).as_deref(), Some("succeeded"));
 }
 

@@ -132,7 +132,9 @@ async fn client(n: u8, hosts: Vec<Arc<SimHost>>) -> (JobId, bool) {
             && at <= Instant::now()
         {
             let id = JobId::clone(id);
-            if let Some(Ok(_)) = host.ask(|ops| async move { ops.cancel(Who::Operator, &id).await }).await {
+            if let Some(Ok(_)) =
+                host.ask(|ops| async move { ops.cancel(Who::Operator("ops"), &id).await }).await
+            {
                 cancelled = true;
             }
         }
@@ -143,8 +145,9 @@ async fn client(n: u8, hosts: Vec<Arc<SimHost>>) -> (JobId, bool) {
                 }
                 if !matches!(&ended, Ended::Failed { failure, .. } if failure.retryable) {
                     let id = id.clone();
-                    let _others_too =
-                        host.ask(|ops| async move { ops.retry(Who::Operator, &id, false).await }).await;
+                    let _others_too = host
+                        .ask(|ops| async move { ops.retry(Who::Operator("ops"), &id, false).await })
+                        .await;
                 }
             }
             Some(Ok(Answered::Done(id, _) | Answered::Accepted { id, .. })) => known = Some(id),

@@ -9,6 +9,7 @@
     reason = "this is a test suite, kept here so that each ledger's tests can run it"
 )]
 
+mod audit;
 mod begin;
 mod claim;
 mod commit;
@@ -17,6 +18,7 @@ mod lease;
 mod quota;
 mod rig;
 
+pub use audit::*;
 pub use begin::*;
 pub use claim::*;
 pub use commit::*;
@@ -80,6 +82,10 @@ macro_rules! contract_tests {
             what_is_taken_survives_export_and_import
             lists_tell_instances_apart
             equal_names_in_two_instances_never_meet
+            what_is_asked_for_is_audited
+            the_audit_is_filtered_and_paged
+            the_audit_outlives_its_jobs_until_it_is_old
+            the_audit_survives_export_and_import
         }
     };
     (@each $rig:path; $($name:ident)+) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use sutler_model::{Application, Digest, Identifier, Pair, PluginName};
+use sutler_model::{Action, Application, Digest, Identifier, Pair, PluginName};
 
 use crate::{
     Begun, Claim, Happened, Job, JobId, JobKind, JobMode, LeaseChange, Ledger, LedgerError, Limits, Millis,
@@ -35,6 +35,8 @@ pub struct Sample {
     pub due_after: Duration,
     pub instance: Option<&'static str>,
     pub takes: Takes,
+    /// Of the resources, for the audit; none are left out of it.
+    pub actions: Vec<Action>,
 }
 
 impl Default for Sample {
@@ -53,6 +55,7 @@ impl Default for Sample {
             due_after: Duration::ZERO,
             instance: None,
             takes: Takes::default(),
+            actions: Vec::new(),
         }
     }
 }
@@ -87,6 +90,7 @@ impl Sample {
             body: [self.body; 32],
             events,
             takes: self.takes.clone(),
+            actions: self.actions.clone(),
         }
     }
 
@@ -156,6 +160,7 @@ pub(super) fn write(job: &Job) -> Write {
         generation: None,
         deadline_after: None,
         events: vec![Happened::Saved],
+        deed: None,
     }
 }
 

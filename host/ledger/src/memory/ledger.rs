@@ -10,8 +10,8 @@ use sutler_model::{Application, Digest, OverQuota, Pair};
 
 use crate::wake::Wake;
 use crate::{
-    Answer, Begun, Claim, Clock, Depth, Event, Filter, Held, Job, JobId, Ledger, LedgerError, Millis, NewJob,
-    Problem, Record, Takes, Write,
+    Answer, Audit, AuditFilter, Begun, Claim, Clock, Depth, Event, Filter, Held, Job, JobId, Ledger,
+    LedgerError, Millis, NewJob, Problem, Record, Takes, Write,
 };
 
 use super::state::State;
@@ -144,6 +144,18 @@ impl Ledger for Memory {
     }
     fn purge(&self, final_for: Duration) -> Answer<'_, u64> {
         self.run("purge", move |s, now| Ok(s.purge(final_for, now)))
+    }
+    fn audit(&self, row: Audit) -> Answer<'_, ()> {
+        self.run("audit", move |s, now| {
+            s.append(Audit { at: now, ..row });
+            Ok(())
+        })
+    }
+    fn audited(&self, filter: AuditFilter) -> Answer<'_, Vec<Audit>> {
+        self.run("audited", move |s, _| Ok(s.audited(&filter)))
+    }
+    fn forget_audited(&self, older_than: Duration) -> Answer<'_, u64> {
+        self.run("forget_audited", move |s, now| Ok(s.forget_audited(older_than, now)))
     }
     fn check(&self) -> Answer<'_, Vec<Problem>> {
         self.run("check", |s, _| Ok(s.check()))

@@ -1,14 +1,14 @@
 //! The rows and what is done with them under the lock. Each operation looks first and writes only then.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sutler_model::{Application, Digest, OverQuota, Pair, Use};
 
 use crate::{
-    Begun, Depth, Event, Filter, Held, Job, JobId, LedgerError, Millis, NewJob, Problem, Record, Taken,
-    Takes, Write, check, rules, takes,
+    Audit, AuditFilter, Begun, Depth, Event, Filter, Held, Job, JobId, LedgerError, Millis, NewJob, Problem,
+    Record, Taken, Takes, Write, audit, check, rules, takes,
 };
 
 #[derive(Clone)]
@@ -31,6 +31,9 @@ pub(super) struct State {
     taken: BTreeMap<(String, String), Taken>,
     /// With when they were kept.
     pub(super) plugins: BTreeMap<Digest, (Bytes, Millis)>,
+    audit: VecDeque<Audit>,
+    /// Rows of the audit that there ever were.
+    audited: u64,
     /// The tenant that was served last.
     pub(super) last: Option<String>,
     /// So that time never goes back.
@@ -93,10 +96,27 @@ impl State {
         self.take(&job, &new.takes);
         self.requests.insert(key, job.id.clone());
         self.settle(&job);
+        Audit::of_new(new, &job).into_iter().for_each(|row| self.append(row));
         let events = rules::events(0, &new.events, now);
         let entry = Entry { job: job.clone(), route: new.route.into(), body: new.body, events };
         self.jobs.insert(job.id.clone(), entry);
         Begun::Created(job)
+    }
+
+    pub(super) fn append(&mut self, row: Audit) {
+        self.audited += 1;
+        self.audit.push_back(Audit { n: self.audited, ..row });
+    }
+
+    pub(super) fn audited(&self, filter: &AuditFilter) -> Vec<Audit> {
+        let found = self.audit.iter().rev().filter(|row| filter.takes(row));
+        found.take(filter.limit as usize).cloned().collect()
+    }
+
+    pub(super) fn forget_audited(&mut self, older_than: Duration, now: Millis) -> u64 {
+        let cutoff = audit::cutoff(now, older_than);
+        let old = self.audit.iter().take_while(|row| row.at.0 <= cutoff).count();
+        self.audit.drain(..old).count() as u64
     }
 
     fn counts(&self, taken: &Taken) -> Option<Use> {
@@ -175,6 +195,7 @@ impl State {
         }
         self.settle(&job);
         self.put(job.clone(), &write.events, now);
+        Audit::of_write(write, &job).into_iter().for_each(|row| self.append(row));
         Ok(job)
     }
 
@@ -286,7 +307,9 @@ impl State {
             let (caller, route, request_id) = (caller.clone(), route.clone(), request_id.clone());
             Record::Request { caller, route, request_id, job: id.clone() }
         });
-        plugins.chain(jobs).chain(others).chain(self.taken.values().cloned().map(Record::Taken)).collect()
+        let taken = self.taken.values().cloned().map(Record::Taken);
+        let audit = self.audit.iter().cloned().map(Record::Audit);
+        plugins.chain(jobs).chain(others).chain(taken).chain(audit).collect()
     }
 
     pub(super) fn import(&mut self, record: Record, now: Millis) -> Result<(), LedgerError> {
@@ -298,6 +321,7 @@ impl State {
                 let scope = rules::scope(&taken.application, &taken.pair);
                 self.taken.insert((scope, taken.resource.to_string()), taken);
             }
+            Record::Audit(row) => self.append(row),
             Record::Request { caller, route, request_id, job } => {
                 if !self.jobs.contains_key(&job) {
                     return Err(LedgerError::NotFound(job));

@@ -1,13 +1,14 @@
 //! Making a job: repeat, overlap, or a new row. One statement looks and writes; of two hosts that do so at the same
 //! instant the keys of requests and resources let one win, and the other looks again.
 
-use sutler_model::OverQuota;
+use sutler_model::{Action, OverQuota};
 
 use super::broken::{Broken, unreadable};
 use super::connections::Connections;
 use super::put::{Given, Told, given, told, values};
 use super::row::{self, Closed};
 use super::takes::{self, Asked};
+use crate::audit::columns as audited;
 use crate::rules::Found;
 use crate::seal::Keys;
 use crate::{Job, JobId, LedgerError, Millis, NewJob, rules};
@@ -51,7 +52,12 @@ const BEGIN: &str = concat!(
          after_milli_cpus = excluded.after_milli_cpus, after_memory_mib = excluded.after_memory_mib), \
      tells AS (INSERT INTO job_events (job, seq, at, what) SELECT made.n, e.seq, t.now, ",
     told!("t.now"),
-    " FROM made, t, unnest($35::text[], $38::bigint[]) WITH ORDINALITY e (what, due, seq)) \
+    " FROM made, t, unnest($35::text[], $38::bigint[]) WITH ORDINALITY e (what, due, seq)), \
+     audits AS (INSERT INTO audit (",
+    audited!(),
+    ") SELECT t.now, $14::text, x.action, $6::text, x.name, $7::text, $8::text, $9::text, $10::text, $1::text, \
+         $16::text FROM made, t, unnest($11::text[], $44::text[]) WITH ORDINALITY x (name, action, nth) \
+       WHERE x.name IS NOT NULL AND x.action IS NOT NULL ORDER BY x.nth) \
      SELECT t.now, (SELECT job FROM asked), (SELECT job FROM held), (SELECT n FROM made), \
        CASE WHEN $37::boolean AND EXISTS (SELECT FROM made) THEN pg_notify('sutler_jobs', '')::text END, \
        r.nth, r.used, r.asked, r.most FROM t LEFT JOIN refused r ON true"
@@ -110,6 +116,8 @@ async fn attempt(
     let (due, deadline) = (row::distance(new.due_after), row::distance(new.deadline_after));
     let lease = new.lease.as_ref().map(|(_, d)| row::distance(*d));
     let is_final = shape.standing.status.is_final();
+    let actions: Vec<_> =
+        new.actions.iter().map(|a| Some(a.as_str()).filter(|_| *a != Action::NoOp)).collect();
     let soon = given.waits() && new.due_after <= super::listen::SOON;
     let params = given.params(&[
         &floor,
@@ -125,6 +133,7 @@ async fn attempt(
         &asked.memory_mib,
         &asked.limits,
         &asked.limited,
+        &actions,
     ]);
     let rows = connections.write(BEGIN, &params).await?;
     let r = rows.first().ok_or_else(|| unreadable("an answer", "it is empty"))?;

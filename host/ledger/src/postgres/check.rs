@@ -2,6 +2,7 @@
 
 use tokio_postgres::Row;
 
+use super::audit;
 use super::broken::{Broken, Effect};
 use super::connections::{Connection, Connections};
 use super::export::{PAGE, events_between};
@@ -27,6 +28,7 @@ pub(super) async fn check(connections: &Connections, keys: &Keys) -> Result<Vec<
         }
     }
     crossed(&mut c, &mut out).await?;
+    audit::check(&mut c, &mut out).await?;
     Ok(out)
 }
 

@@ -9,6 +9,7 @@ use super::connections::Connections;
 use super::put::{Told, told};
 use super::row::{self, Closed, columns};
 use super::takes;
+use crate::audit::columns as audited;
 use crate::seal::Keys;
 use crate::{Held, JobId, LeaseChange, LedgerError, Write, rules};
 
@@ -47,7 +48,11 @@ const COMMIT: &str = concat!(
      tells AS (INSERT INTO job_events (job, seq, at, what) \
        SELECT new.n, new.last_event - cardinality($21::text[]) + e.nth, old.now, ",
     told!("old.now"),
-    " FROM new, old, unnest($21::text[], $23::bigint[]) WITH ORDINALITY e (what, due, nth)) SELECT ",
+    " FROM new, old, unnest($21::text[], $23::bigint[]) WITH ORDINALITY e (what, due, nth)), \
+     audits AS (INSERT INTO audit (",
+    audited!(),
+    ") SELECT old.now, $24::text, $25::text, 'operation', new.id, new.instance, new.tenant, new.environment, \
+         new.application, new.id, NULL FROM new, old WHERE $24::text IS NOT NULL) SELECT ",
     columns!(),
     ", CASE WHEN $22::boolean AND j.queue = 0 THEN pg_notify('sutler_jobs', '')::text END FROM new j"
 );
@@ -103,6 +108,7 @@ async fn attempt(
         Some((plugin, digest)) => (Some(plugin.as_str()), Some(digest.to_string())),
         None => (None, None),
     };
+    let deed = write.deed.as_ref();
     let answer = brought.answer.as_ref().and_then(Option::as_deref);
     let rows = connections
         .write(
@@ -131,6 +137,8 @@ async fn attempt(
                 &brought.events.whats,
                 &(write.due_after <= super::listen::SOON),
                 &brought.events.dues,
+                &deed.map(|d| &*d.actor),
+                &deed.map(|d| d.action),
             ],
         )
         .await?;

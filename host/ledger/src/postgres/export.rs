@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use super::broken::{Broken, Effect, unreadable};
 use super::connections::{Connection, Connections};
 use super::row::{self, get};
-use super::{read, takes};
+use super::{audit, read, takes};
 use crate::seal::Keys;
 use crate::{Event, LedgerError, Record};
 
@@ -47,8 +47,8 @@ async fn everything(connections: &Connections, keys: &Keys, to: &Sender<Sent>) -
     let listened = plugins(&mut c, to).await?.is_ok()
         && jobs(&mut c, keys, to).await?.is_ok()
         && requests(&mut c, to).await?.is_ok();
-    if listened {
-        let _ = takes::export(&mut c, to).await?;
+    if listened && takes::export(&mut c, to).await?.is_ok() {
+        let _ = audit::export(&mut c, to).await?;
     }
     Ok(())
 }

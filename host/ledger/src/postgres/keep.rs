@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sutler_model::Digest;
 
+use super::audit;
 use super::begin::{self, TRIES};
 use super::broken::{Broken, Effect, unreadable};
 use super::connections::Connections;
@@ -93,6 +94,7 @@ const PUT: &str = concat!(
 pub(super) async fn import(connections: &Connections, keys: &Keys, record: &Record) -> Result<(), Broken> {
     match record {
         Record::Plugin { digest, bytes } => keep_plugin(connections, *digest, bytes).await,
+        Record::Audit(row) => audit::append(connections, row, Some(row.at)).await,
         Record::Taken(taken) => takes::import(connections, taken).await,
         Record::Request { caller, route, request_id, job } => {
             import_request(connections, caller, route, request_id, job).await

@@ -17,12 +17,12 @@ use super::broken::Broken;
 use super::connections::Connections;
 use super::open::{Hold, PostgresOptions};
 use super::row::{self, Closed};
-use super::{check, claim, commit, export, hold, keep, listen, migrations, read, takes};
+use super::{audit, check, claim, commit, export, hold, keep, listen, migrations, read, takes};
 use crate::rules::{Behind, Found};
 use crate::wake::Wake;
 use crate::{
-    Answer, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger, LedgerError, Millis, NewJob,
-    Problem, Record, Takes, Write,
+    Answer, Audit, AuditFilter, Begun, Claim, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger,
+    LedgerError, Millis, NewJob, Problem, Record, Takes, Write,
 };
 
 /// A ledger on a PostgreSQL server, 15 or newer. Everything that it spawns ends with it.
@@ -242,6 +242,18 @@ impl Ledger for Postgres {
 
     fn purge(&self, final_for: Duration) -> Answer<'_, u64> {
         Box::pin(async move { keep::purge(&self.connections, final_for).await.map_err(Broken::told) })
+    }
+
+    fn audit(&self, row: Audit) -> Answer<'_, ()> {
+        Box::pin(async move { audit::append(&self.connections, &row, None).await.map_err(Broken::told) })
+    }
+
+    fn audited(&self, filter: AuditFilter) -> Answer<'_, Vec<Audit>> {
+        Box::pin(async move { audit::list(&self.connections, &filter).await.map_err(Broken::told) })
+    }
+
+    fn forget_audited(&self, older_than: Duration) -> Answer<'_, u64> {
+        Box::pin(async move { audit::forget(&self.connections, older_than).await.map_err(Broken::told) })
     }
 
     fn probe(&self) -> Answer<'_, ()> {

@@ -1,4 +1,5 @@
 mod address;
+mod audit;
 mod begin;
 mod broken;
 mod check;

@@ -2,13 +2,14 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::audit;
 use super::broken::{Broken, unreadable};
 use super::desk::Desk;
 use super::row::{self, Closed, Stored};
 use super::takes;
 use crate::rules::Found;
 use crate::seal::Sealed;
-use crate::{Event, Job, LedgerError, NewJob, rules};
+use crate::{Audit, Event, Job, LedgerError, NewJob, rules};
 
 pub(super) fn begin(
     conn: &Connection,
@@ -42,6 +43,7 @@ pub(super) fn begin(
         Stored { n: 0, job, route: new.route.into(), body: new.body, last_event: events.len() as u64 };
     let n = put(conn, &stored, texts, &events)?;
     takes::take(conn, n, &stored.job, &new.takes)?;
+    audit::append(conn, &Audit::of_new(new, &stored.job))?;
     desk.wake |= rules::in_queue(stored.job.standing.status) && stored.job.lease.is_none();
     Ok(Found::Created(stored.job))
 }

@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 use sutler_model::Digest;
 
+use super::audit;
 use super::broken::{Broken, told};
 use super::open;
 use super::place::Place;
@@ -20,7 +21,9 @@ pub(super) fn check(place: &Place, keys: &Keys) -> Result<Vec<Problem>, LedgerEr
         out.push(Problem::of(&at, &e));
     }
     conn.execute_batch("BEGIN").map_err(|e| told(&e))?;
-    for part in [each_job(&conn, keys, &mut out), crossed(&conn, &mut out), plugins(&conn, &mut out)] {
+    for part in
+        [each_job(&conn, keys, &mut out), crossed(&conn, &mut out), plugins(&conn, &mut out), audited(&conn)]
+    {
         if let Err(e) = part {
             out.push(Problem::of(&at, &e.told()));
         }
@@ -116,6 +119,15 @@ fn crossed(conn: &Connection, out: &mut Vec<Problem>) -> Result<(), Broken> {
         if count > 0 {
             out.push(Problem::new(table, format!("{count} rows {what}; restore a backup")));
         }
+    }
+    Ok(())
+}
+
+/// Every row of the audit can be read.
+fn audited(conn: &Connection) -> Result<(), Broken> {
+    let mut after = 0;
+    while let Some(last) = audit::page(conn, after)?.last() {
+        after = last.n;
     }
     Ok(())
 }

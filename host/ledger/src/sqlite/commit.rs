@@ -2,12 +2,13 @@
 
 use rusqlite::{Connection, params};
 
+use super::audit;
 use super::begin;
 use super::broken::Broken;
 use super::desk::Desk;
 use super::row::{self, Closed, Stored};
 use super::takes;
-use crate::{Held, JobId, LedgerError, Write, rules};
+use crate::{Audit, Held, JobId, LedgerError, Write, rules};
 
 /// What a write brings, sealed.
 pub(super) struct Brought {
@@ -51,6 +52,7 @@ pub(super) fn commit(
         conn.prepare_cached(sql)?.execute(params![n, j.plugin.as_str(), j.digest.to_string()])?;
     }
     begin::append(conn, n, &events)?;
+    audit::append(conn, Audit::of_write(write, &stored.job).as_slice())?;
     keep_texts(conn, n, brought)?;
     desk.wake |= rules::in_queue(stored.job.standing.status) && stored.job.lease.is_none();
     if let Some(state) = &brought.state {

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::broken::{Broken, unreadable};
 use super::place::Place;
-use super::{open, read, readers, row, takes};
+use super::{audit, open, read, readers, row, takes};
 use crate::seal::Keys;
 use crate::{LedgerError, Record, rules};
 
@@ -65,10 +65,21 @@ fn everything(conn: &Connection, keys: &Keys, to: &Sender<Sent>) -> Option<()> {
             Ok(page) => page,
             Err(e) => return send(Err(e)),
         };
-        let Some(last) = page.last() else { return Some(()) };
+        let Some(last) = page.last() else { break };
         after = (rules::scope(&last.application, &last.pair), last.resource.to_string());
         for taken in page {
             send(Ok(Record::Taken(taken)))?;
+        }
+    }
+    let mut after = 0;
+    loop {
+        let page = match audit::page(conn, after) {
+            Ok(page) => page,
+            Err(e) => return send(Err(e)),
+        };
+        after = page.last()?.n;
+        for row in page {
+            send(Ok(Record::Audit(row)))?;
         }
     }
 }

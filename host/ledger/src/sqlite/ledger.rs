@@ -16,12 +16,12 @@ use super::place::{Place, resolved};
 use super::readers::Readers;
 use super::row::{Closed, Stored};
 use super::writer::{Opener, Writer};
-use super::{begin, check, claim, commit, export, keep, migrations, open, read, row, takes};
+use super::{audit, begin, check, claim, commit, export, keep, migrations, open, read, row, takes};
 use crate::seal::Sealed;
 use crate::wake::Wake;
 use crate::{
-    Answer, Begun, Claim, Clock, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger, LedgerError, Millis,
-    NewJob, Problem, Record, Takes, Write,
+    Answer, Audit, AuditFilter, Begun, Claim, Clock, Depth, Event, Filter, Held, Job, JobId, Keys, Ledger,
+    LedgerError, Millis, NewJob, Problem, Record, Takes, Write,
 };
 
 /// A ledger in one file. One thread writes, with group commit; readers read beside it.
@@ -154,6 +154,9 @@ impl Sqlite {
     async fn import_record(&self, record: Record) -> Result<(), LedgerError> {
         match record {
             Record::Plugin { digest, bytes } => self.keep_plugin(digest, bytes).await,
+            Record::Audit(row) => {
+                self.writer.run(move |conn, _| audit::append(conn, std::slice::from_ref(&row))).await
+            }
             Record::Taken(taken) => self.writer.run(move |conn, _| takes::import(conn, &taken)).await,
             Record::Request { caller, route, request_id, job } => {
                 let work =
@@ -298,6 +301,20 @@ impl Ledger for Sqlite {
 
     fn purge(&self, final_for: Duration) -> Answer<'_, u64> {
         Box::pin(self.writer.run(move |conn, desk| keep::purge(conn, desk, final_for)))
+    }
+
+    fn audit(&self, row: Audit) -> Answer<'_, ()> {
+        let work =
+            move |conn: &_, desk: &mut Desk| audit::append(conn, &[Audit { at: desk.now(), ..row.clone() }]);
+        Box::pin(self.writer.run(work))
+    }
+
+    fn audited(&self, filter: AuditFilter) -> Answer<'_, Vec<Audit>> {
+        Box::pin(self.readers.run(move |conn| audit::list(conn, &filter)))
+    }
+
+    fn forget_audited(&self, older_than: Duration) -> Answer<'_, u64> {
+        Box::pin(self.writer.run(move |conn, desk| audit::forget(conn, desk.now(), older_than)))
     }
 
     fn probe(&self) -> Answer<'_, ()> {

@@ -1,3 +1,4 @@
+mod audit;
 mod begin;
 mod broken;
 mod check;

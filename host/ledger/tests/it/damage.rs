@@ -72,7 +72,7 @@ async fn a_newer_schema_is_refused() {
                SELECT max(version) + 7, 'later', applied_on, checksum FROM refinery_schema_history";
     let (folder, clock) = rig().await.by_hand(sql);
     let why = refused(folder.path(), &clock);
-    assert!(why.contains("newer version of sutler") && why.contains("schema 9"), "{why}");
+    assert!(why.contains("newer version of sutler") && why.contains("schema 10"), "{why}");
 }
 
 #[tokio::test]
@@ -92,6 +92,10 @@ async fn check_names_what_is_wrong() {
         ("DELETE FROM sealed_requests", "it is missing"),
         ("DELETE FROM job_requests", "not remembered by their request id"),
         ("PRAGMA foreign_keys = OFF; DELETE FROM provisioning_jobs", "hold a resource for no job"),
+        (
+            "INSERT INTO audit (at, actor, action, resource_type, resource_id, operation) VALUES (1, 'a', 'b', 'c', 'd', 'e')",
+            "row 1 of the audit",
+        ),
     ] {
         let rig = rig().await;
         held().create(&*rig.ledger).await;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use sutler_ledger::contract::{SECRET, Sample};
 use sutler_ledger::lines::Line;
-use sutler_ledger::{Keys, Ledger, LedgerError, Record, Takes};
-use sutler_model::{Digest, Use};
+use sutler_ledger::{Audit, Keys, Ledger, LedgerError, Record, Takes};
+use sutler_model::{Action, Digest, Use};
 use tempfile::TempDir;
 
 use crate::sqlite::{InFile, held, rig};
@@ -24,7 +24,8 @@ async fn filled() -> InFile {
     held().nth(1).create(&*rig.ledger).await;
     let used = Some(Use { milli_cpus: 500, memory_mib: 64 });
     let takes = Takes { resources: vec![("main".parse().unwrap(), used)], ..Takes::default() };
-    Sample { takes, ..Sample::default() }.nth(2).create(&*rig.ledger).await;
+    let actions = vec![Action::Create];
+    Sample { takes, actions, ..Sample::default() }.nth(2).create(&*rig.ledger).await;
     rig.ledger
         .begin(Sample { request_id: "r-more".into(), ..Sample::default().nth(2) }.new_job())
         .await
@@ -44,7 +45,7 @@ async fn a_line_reads_back_as_it_was() {
     let rig = filled().await;
     let keys = keys(&rig);
     let records = all(&*rig.ledger).await;
-    assert_eq!(records.len(), 5);
+    assert_eq!(records.len(), 6);
     for record in records {
         let line = Line::Record(record.clone()).write(&keys).unwrap();
         assert!(!line.contains(SECRET) && !line.contains('\n'), "{line}");
@@ -57,6 +58,7 @@ async fn a_line_reads_back_as_it_was() {
                 assert!(job == j && job.request.contains(SECRET));
                 assert_eq!((events, route, body), (e, r, b));
             }
+            (Record::Audit(a), Record::Audit(b)) => assert_eq!(Audit { n: 0, ..a }, b),
             (a, b) => assert_eq!(format!("{a:?}"), format!("{b:?}")),
         }
     }
@@ -85,8 +87,10 @@ async fn a_line_that_was_changed_or_is_of_another_key_or_version_is_refused() {
     assert!(why(job, &other).contains("put that key back"));
     let head = Line::Head { hashes: keys.hashes_name() }.write(&keys).unwrap();
     assert!(matches!(Line::read(&head, &other), Ok(Line::Head { hashes }) if hashes == keys.hashes_name()));
-    let newer = head.replace("\"version\":2", "\"version\":3,\"more\":[]");
-    assert!(why(&newer, &keys).contains("format 3"), "{newer}");
-    // What the version before wrote is still read.
-    assert!(Line::read(&head.replace("\"version\":2", "\"version\":1"), &keys).is_ok());
+    let newer = head.replace("\"version\":3", "\"version\":4,\"more\":[]");
+    assert!(why(&newer, &keys).contains("format 4"), "{newer}");
+    // What the versions before wrote is still read.
+    for older in ["\"version\":2", "\"version\":1"] {
+        assert!(Line::read(&head.replace("\"version\":3", older), &keys).is_ok());
+    }
 }

@@ -92,6 +92,7 @@ pub(crate) fn save(job: &Job, state: &str) -> Write {
         generation: None,
         deadline_after: None,
         events: vec![Happened::Saved],
+        deed: None,
     }
 }
 
@@ -267,6 +268,16 @@ async fn an_older_schema_is_brought_forward_only_by_who_may() {
     // A new one is made.
     std::fs::remove_file(&path).unwrap();
     held().create(&Sqlite::open(&path, keys, options).unwrap()).await;
+}
+
+#[tokio::test]
+async fn no_row_of_the_audit_is_changed() {
+    let rig = rig().await;
+    let sample = Sample { actions: vec![sutler_model::Action::Create], ..held() };
+    sample.create(&*rig.ledger).await;
+    let conn = Connection::open(rig.folder.path().join("ledger.db")).unwrap();
+    let why = conn.execute("UPDATE audit SET actor = 'somebody'", []).unwrap_err().to_string();
+    assert!(why.contains("append-only"), "{why}");
 }
 
 #[tokio::test]

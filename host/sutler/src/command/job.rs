@@ -18,6 +18,8 @@ use crate::telemetry;
 
 /// How often a watched job is looked at.
 const LOOK: Duration = Duration::from_millis(500);
+/// Who it is that changes a job, for the audit; no token is called so.
+const COMMAND_LINE: &str = "command line";
 /// Events of one look.
 const EVENTS: u32 = 500;
 
@@ -173,7 +175,7 @@ impl List {
             before: self.before,
             limit: self.limit,
         };
-        let jobs = operations.list(Who::Operator, filter).await?;
+        let jobs = operations.list(Who::Operator(COMMAND_LINE), filter).await?;
         if self.json {
             let all: Vec<_> = jobs.iter().map(show::json).collect();
             say(serde_json::to_string_pretty(&all)?);
@@ -192,11 +194,11 @@ impl List {
 impl Show {
     async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
         let (operations, ledger) = looking(config).await?;
-        let job = operations.operation(Who::Operator, &self.id).await?;
+        let job = operations.operation(Who::Operator(COMMAND_LINE), &self.id).await?;
         let mut events = Vec::new();
         loop {
             let after = events.last().map_or(0, |e: &sutler_ledger::Event| e.seq);
-            let more = operations.events(Who::Operator, &self.id, after, EVENTS).await?;
+            let more = operations.events(Who::Operator(COMMAND_LINE), &self.id, after, EVENTS).await?;
             if more.is_empty() {
                 break;
             }
@@ -226,7 +228,7 @@ impl Retry {
         let mut generation = Generation::default();
         if !self.same_digest {
             let (operations, ledger) = looking(config).await?;
-            let job = operations.operation(Who::Operator, &self.id).await?.job;
+            let job = operations.operation(Who::Operator(COMMAND_LINE), &self.id).await?.job;
             // A job that is not to be retried is refused without loading anything.
             if job.standing.status == Status::Failed {
                 let entry = generation::current(config, &job.pair).await?;
@@ -235,7 +237,7 @@ impl Retry {
             }
         }
         let (operations, _ledger) = changing(config, generation).await?;
-        let job = operations.retry(Who::Operator, &self.id, self.same_digest).await?.job;
+        let job = operations.retry(Who::Operator(COMMAND_LINE), &self.id, self.same_digest).await?.job;
         let which = if self.same_digest { "which it had" } else { "which serves its pair now" };
         say(format!("{} goes on with {} {}, {which}", job.id, job.plugin, job.digest));
         say(format!("follow it with: sutler job watch {}", job.id));
@@ -245,7 +247,7 @@ impl Retry {
 
 async fn cancel(config: &Config, id: &JobId) -> anyhow::Result<ExitCode> {
     let (operations, _ledger) = changing(config, Generation::default()).await?;
-    let Operation { job, .. } = operations.cancel(Who::Operator, id).await?;
+    let Operation { job, .. } = operations.cancel(Who::Operator(COMMAND_LINE), id).await?;
     if job.standing.status == Status::Cancelled {
         say(format!("{id} is cancelled"));
     } else {
@@ -259,8 +261,8 @@ async fn watch(config: &Config, id: &JobId) -> anyhow::Result<ExitCode> {
     let (mut after, mut message) = (0, String::new());
     loop {
         // The row first: what is final then has all its events.
-        let now = operations.operation(Who::Operator, id).await?;
-        let events = operations.events(Who::Operator, id, after, EVENTS).await?;
+        let now = operations.operation(Who::Operator(COMMAND_LINE), id).await?;
+        let events = operations.events(Who::Operator(COMMAND_LINE), id, after, EVENTS).await?;
         for e in &events {
             say(show::event(e));
             after = e.seq;

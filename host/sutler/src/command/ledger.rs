@@ -146,6 +146,7 @@ struct Counts {
     plugins: u64,
     requests: u64,
     taken: u64,
+    audit: u64,
 }
 
 impl Counts {
@@ -155,15 +156,17 @@ impl Counts {
             Record::Plugin { .. } => self.plugins += 1,
             Record::Request { .. } => self.requests += 1,
             Record::Taken(_) => self.taken += 1,
+            Record::Audit(_) => self.audit += 1,
         }
     }
     const fn all(self) -> u64 {
-        self.jobs + self.plugins + self.requests + self.taken
+        self.jobs + self.plugins + self.requests + self.taken + self.audit
     }
     fn text(self) -> String {
-        let Self { jobs, plugins, requests, taken } = self;
+        let Self { jobs, plugins, requests, taken, audit } = self;
         format!(
-            "{jobs} jobs with their events, {plugins} plugins, {requests} further request ids, what {taken} resources take"
+            "{jobs} jobs with their events, {plugins} plugins, {requests} further request ids, what {taken} resources take, {audit} \
+             entries of the audit"
         )
     }
 }

@@ -1,6 +1,8 @@
 //! The command line.
 
+mod audit;
 mod check;
+mod columns;
 mod config;
 mod doctor;
 mod job;
@@ -65,6 +67,9 @@ it listens on loopback only.")]
     /// Jobs: list, show, watch, retry, cancel
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// Which changes were asked for, and by whom
+    #[command(after_help = audit::HELP)]
+    Audit(audit::AuditCommand),
     /// Make a token for a caller or an operator
     #[command(subcommand)]
     Token(Token),
@@ -140,6 +145,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Rbac(Rbac::Print(p)) => p.run(),
         Command::Ledger(l) => l.run(),
         Command::Job(j) => j.run(),
+        Command::Audit(a) => a.run(),
         Command::Token(t) => token(&t),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -72,6 +72,7 @@ async fn equal_applications_of_two_instances_never_meet() {
     assert_eq!((set("emea-acme").len(), set("apac-acme").len()), (1, 1));
     logs_are_of_one_instance(&emea, &apac).await;
     operations_are_of_one_instance(&world, &emea, &apac).await;
+    audit_is_of_one_instance(&world, &emea, &apac).await;
     nothing_is_labelled_by_instance(&world).await;
 
     let delete = renewed(&orders().delete(settings()).body());
@@ -126,6 +127,26 @@ async fn operations_are_of_one_instance(world: &World, emea: &Caller, apac: &Cal
             assert_eq!(refusal(&elsewhere.get(&path).await), (404, "not-found"), "{path}");
         }
     }
+}
+
+/// Each instance has had two changes by now: by its own token and by the platform's.
+async fn audit_is_of_one_instance(world: &World, emea: &Caller, apac: &Caller) {
+    let of = |list: Answered| -> Vec<(String, String)> {
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let all = list.json["entries"].as_array().unwrap_or_else(|| panic!("{}", list.text));
+        all.iter().map(|e| (text(&e["instance"]), text(&e["actor"]))).collect()
+    };
+    let (own, shared) = ("instances/emea", "control-plane");
+    let in_emea = of(emea.get("/audit").await);
+    assert_eq!(in_emea, [shared, own].map(|actor| ("emea".to_owned(), actor.to_owned())));
+    // The right is each token's own.
+    assert_eq!(refusal(&apac.get("/audit").await), (403, "forbidden"));
+    let platform = at(world, "/apac", "platform-token");
+    let in_apac = of(platform.get("/audit").await);
+    assert_eq!(in_apac, [shared, "instances/apac"].map(|actor| ("apac".to_owned(), actor.to_owned())));
+    assert_eq!(of(at(world, "", "platform-token").get("/audit").await).len(), 4);
+    assert_eq!(refusal(&emea.get("/audit?instance=apac").await), (403, "forbidden"));
+    assert_eq!(refusal(&platform.get("/audit?instance=emea").await), (403, "forbidden"));
 }
 
 async fn nothing_is_labelled_by_instance(world: &World) {

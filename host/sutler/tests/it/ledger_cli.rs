@@ -82,6 +82,11 @@ pub(crate) fn body(application: &str, settings: Value) -> Value {
     SampleRequest::new("tool/hostile").application("id", application).create(settings).body()
 }
 
+/// The audit's entries that fit, the newest first.
+fn audited(folder: &Path, args: &[&str]) -> Vec<Value> {
+    serde_json::from_str(&sutler(folder, &[&["audit", "--json"][..], args].concat()).ok()).unwrap()
+}
+
 pub(crate) async fn apply(api: &Caller, body: &Value) -> Answered {
     let answered = api.post("/apply", body).await;
     assert!([200, 202].contains(&answered.status), "{}", answered.text);
@@ -142,6 +147,9 @@ async fn a_job_is_listed_shown_watched_and_cancelled_beside_its_host() {
     let mut names = watched.out.lines().filter_map(|l| l.split_whitespace().nth(2));
     assert!(names.any(|n| n == "cancel-requested") && names.any(|n| n == "cancelled"), "{}", watched.out);
     assert!(sutler(folder, &["job", "cancel", &job]).ok().contains("is cancelled"));
+    let audit: Vec<Value> = audited(folder, &["--operation", &job, "--action", "cancel"]);
+    let [cancelled] = &audit[..] else { panic!("once: {audit:?}") };
+    assert_eq!((&cancelled["actor"], &cancelled["tenant"]), (&json!("command line"), &json!("acme")));
     let answer = world.api().get(&format!("/operations/{job}")).await;
     assert_eq!(answer.json["code"], "cancelled", "{}", answer.text);
 
@@ -185,6 +193,10 @@ async fn a_failed_job_is_retried_on_either_generation() {
     assert_eq!(watched.code, 1);
     let count = |what: &str| watched.out.lines().filter(|l| l.contains(what)).count();
     assert_eq!((count("retried"), count(" failed ")), (2, 3), "{}", watched.out);
+    let audit = audited(folder, &["--operation", job]);
+    let told: Vec<_> = audit.iter().map(|e| (e["actor"].as_str().unwrap(), e["action"].clone())).collect();
+    let by = "command line";
+    assert_eq!(told, [(by, json!("retry")), (by, json!("retry")), ("anonymous", json!("create"))]);
 
     std::fs::remove_file(&file).unwrap();
     let none = sutler(folder, &["job", "retry", job]).refused();
@@ -217,11 +229,12 @@ async fn a_ledger_moves_with_everything_in_it() {
         "1 plugins",
         "1 further request ids",
         "what 3 resources take",
+        "3 entries of the audit",
         "ledger.key is needed",
     ]);
     assert!(sutler(&from, &["ledger", "export", "all.jsonl"]).refused().contains("is there already"));
     let text = std::fs::read_to_string(from.join("all.jsonl")).unwrap();
-    assert!(!text.contains(SETTING) && text.lines().count() == 2 + 3 + 1 + 1 + 3);
+    assert!(!text.contains(SETTING) && text.lines().count() == 2 + 3 + 1 + 1 + 3 + 3);
     let piped = sutler(&from, &["ledger", "export", "-"]).ok();
     assert_eq!(piped.lines().count(), text.lines().count());
 
@@ -233,10 +246,10 @@ async fn a_ledger_moves_with_everything_in_it() {
     let cut: PathBuf = from.join("cut.jsonl");
     std::fs::write(&cut, &text[..text.len() - 40]).unwrap();
     let refused = sutler(to, &["ledger", "import", cut.to_str().unwrap(), "--key-file", key]).refused();
-    assert!(refused.contains("line 9"), "{refused}");
+    assert!(refused.contains("line 12"), "{refused}");
     std::fs::write(&cut, &text[..text.rfind("{\"end\"").unwrap()]).unwrap();
     let refused = sutler(to, &["ledger", "import", cut.to_str().unwrap(), "--key-file", key]).refused();
-    assert!(refused.contains("was cut after line 9"), "{refused}");
+    assert!(refused.contains("was cut after line 12"), "{refused}");
     assert_eq!(sutler(to, &["job", "list"]).ok().lines().count(), 1, "nothing came of what was refused");
 
     assert!(sutler(to, &["ledger", "import", all, "--key-file", key]).ok().contains("imported 3 jobs"));

@@ -9,6 +9,7 @@
     reason = "helpers of tests"
 )]
 
+mod audit;
 mod bad_input;
 mod catalog;
 mod cli;

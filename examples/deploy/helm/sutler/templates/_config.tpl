@@ -19,12 +19,20 @@ name = {{ .name | toJson }}
 token-hash = {{ .tokenHash | toJson }}
 tenants = {{ .tenants | default list | toJson }}
 instances = {{ .instances | default list | toJson }}
+audit = {{ .audit | default false }}
+{{- with .maxRequests }}
+max-requests = {{ . }}
+{{- end }}
+{{- with .maxLogStreams }}
+max-log-streams = {{ . }}
+{{- end }}
 {{- end }}
 {{- range .operators }}
 
 [[access.operators]]
 name = {{ .name | toJson }}
 token-hash = {{ .tokenHash | toJson }}
+audit = {{ .audit | default false }}
 {{- end }}
 {{- end }}
 {{- with .Values.ksml }}

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt as _;
 use futures::future::join_all;
+use sutler_ledger::contract::Sample;
 use sutler_ledger::{Keys, Ledger, LedgerError, Postgres, PostgresOptions};
 use tempfile::TempDir;
 
@@ -34,7 +35,7 @@ async fn a_newer_schema_is_refused() {
     sql(&rig.url, NEWER).await;
     for unmigrated in [false, true] {
         let why = refused(&rig.url, keys(&rig.folder), unmigrated).await;
-        assert!(why.contains("newer version of sutler (schema 3, this one knows 2)"), "{why}");
+        assert!(why.contains("newer version of sutler (schema 4, this one knows 3)"), "{why}");
     }
     // Who has it open goes on.
     held().create(&*rig.ledger).await;
@@ -63,7 +64,7 @@ async fn hosts_that_start_at_once_migrate_once() {
     }
     let rows = client(&url).await.query("SELECT version FROM refinery_schema_history", &[]).await.unwrap();
     let versions: Vec<i32> = rows.iter().map(|r| r.get(0)).collect();
-    assert_eq!(versions, [1, 2], "each once");
+    assert_eq!(versions, [1, 2, 3], "each once");
 }
 
 /// What a later version may add under a running one of this version.
@@ -99,6 +100,19 @@ async fn an_expanding_migration_does_not_disturb_a_running_host() {
     println!("{n} rounds of work while the schema was expanded");
     assert_eq!(rig.ledger.check().await.unwrap(), []);
     assert_eq!(rig.ledger.export().map(Result::unwrap).count().await, 2 * n);
+}
+
+#[tokio::test]
+async fn no_row_of_the_audit_is_changed() {
+    let rig = rig().await;
+    let sample = Sample { actions: vec![sutler_model::Action::Create], ..held() };
+    sample.create(&*rig.ledger).await;
+    let client = client(&rig.url).await;
+    for change in ["UPDATE audit SET actor = 'somebody'", "TRUNCATE audit"] {
+        let why = client.batch_execute(change).await.unwrap_err();
+        let why = why.as_db_error().unwrap().message().to_owned();
+        assert!(why.contains("append-only"), "{why}");
+    }
 }
 
 #[tokio::test]

@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sutler_jobs::{Ended, Operation};
-use sutler_ledger::{Event, Happened, Job, Millis};
+use sutler_ledger::{Event, Happened, Millis};
 
-/// A time as RFC 3339.
-fn time(at: Millis) -> String {
-    let time = chrono::DateTime::from_timestamp_millis(at.0).unwrap_or_default();
-    time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
-}
+pub(super) use crate::command::columns::plain;
+use crate::command::columns::{columns, place, time};
 
 /// How long, in its two largest units at most.
 fn age(d: Duration) -> String {
@@ -21,18 +18,6 @@ fn age(d: Duration) -> String {
         3600..86_400 => format!("{}h{:02}m", s / 3600, s % 3600 / 60),
         _ => format!("{}d{:02}h", s / 86_400, s % 86_400 / 3600),
     }
-}
-
-/// A plugin's or caller's text on a terminal: nothing in it moves the cursor.
-pub(super) fn plain(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
-}
-
-fn application(job: &Job) -> String {
-    let a = &job.application;
-    let parts = [a.instance.as_ref(), a.tenant.as_ref(), Some(&a.environment), Some(&a.id)];
-    parts.into_iter().flatten().map(|i| i.as_str()).collect::<Vec<_>>().join("/")
 }
 
 fn status(o: &Operation) -> String {
@@ -53,20 +38,13 @@ pub(super) fn table(jobs: &[Operation], now: Millis) -> Vec<String> {
             job.id.to_string(),
             status(o),
             job.pair.to_string(),
-            application(job),
+            place(&job.application),
             step,
             s.attempt.to_string(),
             age,
         ]
     }));
-    let widths: Vec<usize> = (0..7)
-        .map(|i| rows.iter().filter_map(|r| r.get(i)).map(|t| t.chars().count()).max().unwrap_or(0))
-        .collect();
-    let line = |row: &[String; 7]| {
-        let cells = row.iter().zip(&widths).map(|(text, width)| format!("{text:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
+    columns(&rows)
 }
 
 /// A job, line by line, without its events.
@@ -78,7 +56,7 @@ pub(super) fn lines(o: &Operation, now: Millis) -> Vec<String> {
     let mut out = vec![format!("{}  {}", job.id, status(o))];
     let mut add = |name: &str, text: String| out.push(format!("  {name:12} {text}"));
     add("pair", job.pair.to_string());
-    add("application", application(job));
+    add("application", place(&job.application));
     add("resources", resources.join(", "));
     add("plugin", format!("{} {}", job.plugin, job.digest));
     add("asked by", format!("{}, request {}", plain(&job.caller), plain(&job.request_id)));

@@ -1,0 +1,35 @@
+//! The audit, which the ledger keeps: what is asked of jobs is written with them.
+
+use sutler_ledger::{Audit, AuditFilter, Millis};
+
+use crate::error::OperationError;
+use crate::operations::Operations;
+
+impl Operations {
+    /// Which changes were asked for, by whom; the newest first.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub async fn audited(&self, filter: AuditFilter) -> Result<Vec<Audit>, OperationError> {
+        self.0.ledger.audited(filter).await.map_err(OperationError::Ledger)
+    }
+
+    /// Adds to the audit what an operator does to this host.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub async fn audit(&self, operator: &str, action: &str) -> Result<(), OperationError> {
+        let row = Audit {
+            n: 0,
+            at: Millis(0),
+            actor: operator.to_owned(),
+            action: action.to_owned(),
+            resource_type: "host".into(),
+            resource_id: self.0.holder.to_string(),
+            application: None,
+            operation: None,
+            request_id: None,
+        };
+        self.0.ledger.audit(row).await.map_err(OperationError::Ledger)
+    }
+}

@@ -1,0 +1,237 @@
+//! The audit: who asked for which change, and when. Rows are added and, when they are old, forgotten; none changes.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sutler_model::{Action, Application, Identifier, InvalidName};
+
+use crate::{InvalidJobId, Job, JobId, Millis, NewJob, Write};
+
+/// At most so many rows are forgotten at once.
+pub(crate) const FORGOTTEN: i64 = 1000;
+
+/// A row of the audit. It holds names only: no settings, outputs or secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audit {
+    /// Grows with every row; the ledger gives it.
+    pub n: u64,
+    /// The ledger gives it.
+    pub at: Millis,
+    /// The name of the caller's or operator's token.
+    pub actor: String,
+    /// `create`, `update`, `replace` or `delete` of a resource; `retry` or `cancel` of an operation; what operators do.
+    pub action: String,
+    /// The pair of a resource, `operation` or `host`.
+    pub resource_type: String,
+    pub resource_id: String,
+    /// Where it belongs; `None` for what is the whole host's.
+    pub application: Option<Application>,
+    pub operation: Option<JobId>,
+    /// The caller's name for its call.
+    pub request_id: Option<String>,
+}
+
+/// Somebody who changes a job, and how the audit calls what is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deed {
+    pub actor: String,
+    pub action: &'static str,
+}
+
+/// What the audit calls a job as a resource.
+pub(crate) const OPERATION: &str = "operation";
+
+/// Names that may be seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Names {
+    /// Every one, and none at all.
+    #[default]
+    All,
+    /// These. Empty: only what has no such name.
+    Only(Vec<String>),
+}
+
+impl Names {
+    pub fn allows(&self, name: Option<&str>) -> bool {
+        match (self, name) {
+            (Self::All, _) => true,
+            (Self::Only(names), Some(name)) => names.iter().any(|n| n == name),
+            (Self::Only(names), None) => names.is_empty(),
+        }
+    }
+}
+
+/// Which rows are listed, the newest first.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    /// What the asker may see at all.
+    pub instances: Names,
+    pub tenants: Names,
+    pub actor: Option<String>,
+    pub action: Option<String>,
+    pub resource_type: Option<String>,
+    pub resource_id: Option<String>,
+    pub instance: Option<String>,
+    pub tenant: Option<String>,
+    pub environment: Option<String>,
+    pub application: Option<String>,
+    pub operation: Option<JobId>,
+    /// Not before.
+    pub from: Option<Millis>,
+    /// Before.
+    pub to: Option<Millis>,
+    /// Older than this one: where the page before ended.
+    pub before: Option<u64>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl AuditFilter {
+    /// Whether a row is among those that are listed, whatever their number.
+    pub(crate) fn takes(&self, row: &Audit) -> bool {
+        let a = row.application.as_ref();
+        let instance = a.and_then(|a| a.instance.as_ref()).map(Identifier::as_str);
+        let tenant = a.and_then(|a| a.tenant.as_ref()).map(Identifier::as_str);
+        let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
+        self.instances.allows(instance)
+            && self.tenants.allows(tenant)
+            && is(&self.actor, Some(&row.actor))
+            && is(&self.action, Some(&row.action))
+            && is(&self.resource_type, Some(&row.resource_type))
+            && is(&self.resource_id, Some(&row.resource_id))
+            && is(&self.instance, instance)
+            && is(&self.tenant, tenant)
+            && is(&self.environment, a.map(|a| a.environment.as_str()))
+            && is(&self.application, a.map(|a| a.id.as_str()))
+            && (self.operation.is_none() || self.operation == row.operation)
+            && self.from.is_none_or(|from| row.at >= from)
+            && self.to.is_none_or(|to| row.at < to)
+            && self.before.is_none_or(|before| row.n < before)
+    }
+
+    /// The conditions on single columns, for ledgers on a database.
+    pub(crate) fn texts(&self) -> [(&'static str, Option<&str>); 9] {
+        [
+            ("actor", self.actor.as_deref()),
+            ("action", self.action.as_deref()),
+            ("resource_type", self.resource_type.as_deref()),
+            ("resource_id", self.resource_id.as_deref()),
+            ("instance", self.instance.as_deref()),
+            ("tenant", self.tenant.as_deref()),
+            ("environment", self.environment.as_deref()),
+            ("application", self.application.as_deref()),
+            ("operation", self.operation.as_ref().map(JobId::as_str)),
+        ]
+    }
+}
+
+/// The columns of a row but its number, for ledgers on a database.
+macro_rules! columns {
+    () => {
+        "at, actor, action, resource_type, resource_id, instance, tenant, environment, application, operation, \
+         request_id"
+    };
+}
+pub(crate) use columns;
+
+/// A row as ledgers on a database keep it: texts in the order of [`columns`] after the time.
+pub(crate) struct Texts<'a>(pub(crate) [Option<&'a str>; 10]);
+
+impl Audit {
+    pub(crate) fn texts(&self) -> Texts<'_> {
+        let a = self.application.as_ref();
+        Texts([
+            Some(&self.actor),
+            Some(&self.action),
+            Some(&self.resource_type),
+            Some(&self.resource_id),
+            a.and_then(|a| a.instance.as_ref()).map(Identifier::as_str),
+            a.and_then(|a| a.tenant.as_ref()).map(Identifier::as_str),
+            a.map(|a| a.environment.as_str()),
+            a.map(|a| a.id.as_str()),
+            self.operation.as_ref().map(JobId::as_str),
+            self.request_id.as_deref(),
+        ])
+    }
+
+    /// # Errors
+    /// In words, for a name or an id that is none.
+    pub(crate) fn read(n: u64, at: Millis, Texts(texts): Texts<'_>) -> Result<Self, String> {
+        let [
+            actor,
+            action,
+            resource_type,
+            resource_id,
+            instance,
+            tenant,
+            environment,
+            application,
+            operation,
+            request,
+        ] = texts;
+        let must = |what: &str, text: Option<&str>| {
+            text.map(str::to_owned).ok_or_else(|| format!("it has no {what}"))
+        };
+        let name = |text: &str| Identifier::parse(text).map_err(|e: InvalidName| e.to_string());
+        let application = match (environment, application) {
+            (None, None) => None,
+            (Some(environment), Some(id)) => Some(Application {
+                id: name(id)?,
+                environment: name(environment)?,
+                tenant: tenant.map(name).transpose()?,
+                instance: instance.map(name).transpose()?,
+            }),
+            _ => return Err("it has only one of environment and application".into()),
+        };
+        Ok(Self {
+            n,
+            at,
+            actor: must("actor", actor)?,
+            action: must("action", action)?,
+            resource_type: must("type of resource", resource_type)?,
+            resource_id: must("resource", resource_id)?,
+            application,
+            operation: operation.map(|id| id.parse().map_err(|e: InvalidJobId| e.to_string())).transpose()?,
+            request_id: request.map(str::to_owned),
+        })
+    }
+
+    /// What a new job is going to do to its resources.
+    pub(crate) fn of_new(new: &NewJob, job: &Job) -> Vec<Self> {
+        let resources = job.resources.iter().zip(&new.actions);
+        resources
+            .filter(|(_, action)| **action != Action::NoOp)
+            .map(|(resource, action)| Self {
+                n: 0,
+                at: job.created,
+                actor: job.caller.clone(),
+                action: action.as_str().into(),
+                resource_type: job.pair.to_string(),
+                resource_id: resource.to_string(),
+                application: Some(job.application.clone()),
+                operation: Some(job.id.clone()),
+                request_id: Some(job.request_id.clone()),
+            })
+            .collect()
+    }
+
+    /// What somebody did to a job.
+    pub(crate) fn of_write(write: &Write, job: &Job) -> Option<Self> {
+        write.deed.as_ref().map(|deed| Self {
+            n: 0,
+            at: job.updated,
+            actor: deed.actor.clone(),
+            action: deed.action.into(),
+            resource_type: OPERATION.into(),
+            resource_id: job.id.to_string(),
+            application: Some(job.application.clone()),
+            operation: Some(job.id.clone()),
+            request_id: None,
+        })
+    }
+}
+
+/// Rows of before this are old.
+pub(crate) fn cutoff(now: Millis, older_than: Duration) -> i64 {
+    now.0.saturating_sub(Millis(0).plus(older_than).0)
+}
