@@ -10,6 +10,7 @@
 mod answers;
 mod audit;
 mod bodies;
+mod client;
 mod fake;
 mod fake_operation;
 mod logs;

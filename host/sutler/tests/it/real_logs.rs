@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -16,12 +17,14 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 const PODS: usize = 20;
 /// Lines a second of each.
 const RATE: usize = 50;
-/// Lines of 1 kB that the first pod writes at once: more than a kubelet keeps in one file (10 MiB).
+/// Lines of 1 kB that the first pod writes at once, after its first line: more than a kubelet keeps in one file
+/// (10 MiB).
 const BURST: usize = 11_500;
 
 /// An API server beside the cluster's own.
@@ -159,28 +162,38 @@ impl Site {
         self.world.run(&self.world.kubectl, &[&["-n", &self.namespace], words].concat()).unwrap()
     }
 
-    /// Lines of a pod, numbered from 1 on over all its runs.
+    /// Lines of a pod, numbered from 1 on over all its runs. The first comes at once, the others once it may go on:
+    /// a kubelet would rotate the burst before anybody follows, where the pods take long to start.
     fn lines(&self, pod: usize) -> usize {
         self.seconds * RATE + if pod == 0 { BURST } else { 0 }
     }
 
+    /// The folder of this machine, which is the node, where a file says that the pods may go on.
+    fn go(&self) -> PathBuf {
+        self.folder.path().join("go")
+    }
+
     fn pods(&self) {
+        std::fs::create_dir(self.go()).unwrap();
         let one = |n: usize| {
             let (lines, burst) = (self.lines(n), self.lines(n) - self.lines(1));
             let script = format!(
                 "i=$(cat /s/i 2>/dev/null || echo 0); pad=$(printf %1000s)\n\
+                 if [ $i = 0 ]; then i=1; echo 1; until [ -e /go/on ]; do usleep 100000; done; fi\n\
                  while [ $i -lt {burst} ]; do i=$((i+1)); echo \"$i $pad\"; done\n\
                  while [ $i -lt {lines} ]; do\n\
                  if [ -e /s/stop ]; then rm /s/stop; echo $i > /s/i; exit 1; fi\n\
-                 j=0; while [ $j -lt 10 ]; do i=$((i+1)); j=$((j+1)); echo $i; done; usleep 200000\n\
+                 j=0; while [ $j -lt 10 -a $i -lt {lines} ]; do i=$((i+1)); j=$((j+1)); echo $i; done; usleep 200000\n\
                  done"
             );
             json!({"apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": format!("w-{n}"), "namespace": self.namespace, "labels": {"app": "writer"}},
                 "spec": {"restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 0,
-                    "automountServiceAccountToken": false, "volumes": [{"name": "s", "emptyDir": {}}],
+                    "automountServiceAccountToken": false,
+                    "volumes": [{"name": "s", "emptyDir": {}}, {"name": "go", "hostPath": {"path": self.go()}}],
                     "containers": [{"name": "c", "image": "localhost/busybox:1", "imagePullPolicy": "IfNotPresent",
-                        "command": ["/bin/sh", "-c", script], "volumeMounts": [{"name": "s", "mountPath": "/s"}]}]}})
+                        "command": ["/bin/sh", "-c", script],
+                        "volumeMounts": [{"name": "s", "mountPath": "/s"}, {"name": "go", "mountPath": "/go"}]}]}})
         };
         let list =
             json!({"apiVersion": "v1", "kind": "List", "items": (0..PODS).map(one).collect::<Vec<_>>()});
@@ -288,20 +301,24 @@ fn judge(told: &[Item], whole: bool, lines: usize, what: &str) -> usize {
     missing
 }
 
-/// Follows to the end; `slow`: at most 128 kB each 100 ms.
-async fn follow(url: String, query: &'static str, slow: bool) -> Told {
+/// Follows to the end; `slow`: at most 128 kB each 100 ms. `first` gets a permit with the first line of the first pod.
+async fn follow(url: String, query: &'static str, slow: bool, first: Arc<Semaphore>) -> Told {
     let url = format!(
         "{url}/logs?kind=tool&type=kafka-connect&tenant=acme&application=orders&environment=prod&follow=true{query}"
     );
     let mut answer = client().get(url).header("accept", "application/x-ndjson").send().await.unwrap();
     assert_eq!(answer.status(), 200);
-    let (mut told, mut rest, mut taken) = (Told::default(), Vec::new(), 0);
+    let (mut told, mut rest, mut taken, mut seen) = (Told::default(), Vec::new(), 0, false);
     while let Some(chunk) = answer.chunk().await.unwrap() {
         rest.extend_from_slice(&chunk);
         taken += chunk.len();
         let end = rest.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         for line in rest.drain(..end).collect::<Vec<u8>>().split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
             told.take(std::str::from_utf8(line).unwrap());
+        }
+        if !seen && told.pods.contains_key("w-0") {
+            seen = true;
+            first.add_permits(1);
         }
         if slow && taken > 128 << 10 {
             taken = 0;
@@ -316,26 +333,30 @@ async fn real_logs_of_twenty_pods_through_trouble() {
     let Some(world) = real() else { return };
     let mut site = Site::start(world).await;
     site.pods();
-    let (url, began) = (site.host.url.clone(), Instant::now());
-    let mut followers = vec![("all", tokio::spawn(follow(url.clone(), "", false)))];
-    followers.push(("all again", tokio::spawn(follow(url.clone(), "", false))));
-    followers.push(("slow", tokio::spawn(follow(url.clone(), "", true))));
+    let first = Arc::new(Semaphore::new(0));
+    let begin = |query, slow| tokio::spawn(follow(site.host.url.clone(), query, slow, Arc::clone(&first)));
+    let mut followers =
+        vec![("all", begin("", false)), ("all again", begin("", false)), ("slow", begin("", true))];
+    let all = tokio::time::timeout(Duration::from_secs(60), first.acquire_many(3)).await;
+    all.expect("not every follower has the first line").unwrap().forget();
+    std::fs::write(site.go().join("on"), "").unwrap();
+    let began = Instant::now();
     // At these tenths of the time.
     let step = Duration::from_secs(site.seconds as u64) / 10;
     let at = async |tenth: u32| tokio::time::sleep((step * tenth).saturating_sub(began.elapsed())).await;
     at(1).await;
     site.way.cut.send_replace(());
-    followers.push(("tail", tokio::spawn(follow(url.clone(), "&tailLines=10", false))));
+    followers.push(("tail", begin("&tailLines=10", false)));
     at(2).await;
     site.restart("w-18");
     at(3).await;
     site.restart("w-19");
-    followers.push(("since", tokio::spawn(follow(url.clone(), "&sinceSeconds=2", false))));
+    followers.push(("since", begin("&sinceSeconds=2", false)));
     at(4).await;
     site.way.cut.send_replace(());
     let world = site.world.clone();
     site.second.restart(&world).await;
-    followers.push(("late", tokio::spawn(follow(url.clone(), "", false))));
+    followers.push(("late", begin("", false)));
     let mut lines = 0;
     for (what, follower) in followers {
         let told = tokio::time::timeout(Duration::from_secs(120), follower).await.expect(what).unwrap();
