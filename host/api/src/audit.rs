@@ -84,7 +84,7 @@ pub(crate) async fn audit(State(api): State<Api>, caller: CallerOf, uri: Uri) ->
     let mut query = parse(&uri)?;
     caller.instance_of_route(&mut query.instance).map_err(Refusal::in_query)?;
     let (instances, tenants) = (names(&caller.caller().instances), names(&caller.caller().tenants));
-    page(&api, AuditFilter { instances, tenants, ..query.filter()? }).await
+    page(&api, AuditFilter { instances, tenants, of_applications: true, ..query.filter()? }).await
 }
 
 /// What was asked for by callers, and what operators did.

@@ -67,6 +67,8 @@ pub struct AuditFilter {
     /// What the asker may see at all.
     pub instances: Names,
     pub tenants: Names,
+    /// Only what belongs to an application, not what operators do to a host.
+    pub of_applications: bool,
     pub actor: Option<String>,
     pub action: Option<String>,
     pub resource_type: Option<String>,
@@ -95,6 +97,7 @@ impl AuditFilter {
         let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
         self.instances.allows(instance)
             && self.tenants.allows(tenant)
+            && (a.is_some() || !self.of_applications)
             && is(&self.actor, Some(&row.actor))
             && is(&self.action, Some(&row.action))
             && is(&self.resource_type, Some(&row.resource_type))

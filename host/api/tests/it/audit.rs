@@ -106,6 +106,8 @@ async fn each_sees_its_own() {
         let asked = asked.unwrap_or_else(|| panic!("{path}: {said}"));
         assert_eq!((asked.instances, asked.tenants), (instances, tenants), "{path}");
         assert_eq!(asked.instance.as_deref(), instance, "{path}");
+        // What operators do to a host is no caller's.
+        assert_eq!(asked.of_applications, !admin, "{path}");
     }
     answer(false, "/of/emea/audit?instance=apac", "emea", expect![[r#"
         403

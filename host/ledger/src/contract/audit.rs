@@ -114,6 +114,8 @@ pub async fn the_audit_is_filtered_and_paged(rig: &dyn Rig) {
         (seen(Names::All, only(&["acme", "globex"])), &[3, 2, 1]),
         (seen(only(&[]), Names::All), &[4, 1, 0]),
         (seen(only(&[]), only(&[])), &[4, 0]),
+        (AuditFilter { of_applications: true, ..seen(only(&[]), only(&[])) }, &[0]),
+        (AuditFilter { of_applications: true, ..all() }, &[3, 2, 1, 0]),
         (AuditFilter { instance: is("emea"), ..all() }, &[3, 2]),
         (AuditFilter { tenant: is("acme"), ..all() }, &[2, 1]),
         (AuditFilter { tenant: is("acme"), ..seen(only(&["apac"]), Names::All) }, &[]),

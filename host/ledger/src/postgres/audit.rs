@@ -42,6 +42,9 @@ pub(super) async fn list(connections: &Connections, filter: &AuditFilter) -> Res
             }
         }
     }
+    if filter.of_applications {
+        sql.push_str(" AND application IS NOT NULL");
+    }
     let texts = filter.texts();
     for (column, value) in &texts {
         if let Some(value) = value {

@@ -34,6 +34,9 @@ pub(super) fn list(conn: &Connection, filter: &AuditFilter) -> Result<Vec<Audit>
             }
         }
     }
+    if filter.of_applications {
+        sql.push_str(" AND application IS NOT NULL");
+    }
     for (column, value) in filter.texts() {
         if let Some(value) = value {
             sql.push_str(&format!(" AND {column} = ?"));
