@@ -78,6 +78,16 @@ impl Scope {
         Ok(Self::Only(texts.iter().map(one).collect::<Result<_, _>>()?))
     }
 
+    /// What both allow; `None`: nothing.
+    fn and(&self, other: &Self) -> Option<Self> {
+        let both: Vec<Identifier> = match (self, other) {
+            (Self::All, scope) | (scope, Self::All) => return Some(scope.clone()),
+            (Self::Only(a), Self::Only(b)) if a.is_empty() && b.is_empty() => return Some(self.clone()),
+            (Self::Only(a), Self::Only(b)) => a.iter().filter(|n| b.contains(n)).cloned().collect(),
+        };
+        (!both.is_empty()).then_some(Self::Only(both))
+    }
+
     fn allows(&self, name: Option<&Identifier>) -> bool {
         match (self, name) {
             (Self::All, _) => true,
@@ -157,6 +167,14 @@ impl Caller {
                 Err(Refused::UnknownInstance(name.clone()))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Of which tenants the caller may see what belongs to an instance, or to none; `None`: of no tenant at all.
+    pub fn tenants_in(&self, instance: Option<&Identifier>) -> Option<Scope> {
+        match instance.and_then(|i| self.rules.get(i)) {
+            Some(rule) => self.tenants.and(rule),
+            None => Some(Scope::clone(&self.tenants)),
         }
     }
 

@@ -6,7 +6,7 @@ use axum::response::Response;
 use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use sutler_access::Scope;
-use sutler_dispatch::{Audit, AuditFilter, InvalidJobId, Millis, Names};
+use sutler_dispatch::{Audit, AuditFilter, InvalidAuditPlace, InvalidJobId, Millis, Names};
 use sutler_model::Identifier;
 use utoipa::{IntoParams, ToSchema};
 
@@ -31,6 +31,9 @@ pub(crate) struct AuditBody {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AuditEntry {
+    /// For `before`; no other entry has the same. With several hosts, one may come to stand before entries that were
+    /// read already: who reads on and on asks for some seconds again.
+    place: String,
     /// RFC 3339
     at: String,
     /// The caller's or operator's name.
@@ -70,8 +73,8 @@ pub(crate) struct AuditQuery {
     from: Option<String>,
     /// RFC 3339, before.
     to: Option<String>,
-    /// Only changes older than this one: the `next` of the page before.
-    before: Option<u64>,
+    /// Only changes older than this place: the `next` of the page before.
+    before: Option<String>,
     /// At most 200; 50 when left out.
     limit: Option<u32>,
 }
@@ -83,7 +86,14 @@ pub(crate) async fn audit(State(api): State<Api>, caller: CallerOf, uri: Uri) ->
     caller.caller().may_audit()?;
     let mut query = parse(&uri)?;
     caller.instance_of_route(&mut query.instance).map_err(Refusal::in_query)?;
-    let (instances, tenants) = (names(&caller.caller().instances), names(&caller.caller().tenants));
+    if let Some(instance) = &query.instance {
+        caller.caller().allows_instance(Some(instance)).map_err(|e| Refusal::from(e).in_query())?;
+    }
+    let instances = names(&caller.caller().instances);
+    let Some(tenants) = caller.caller().tenants_in(query.instance.as_ref()) else {
+        return Ok(json(StatusCode::OK, &AuditBody { entries: Vec::new(), next: None }));
+    };
+    let tenants = names(&tenants);
     page(&api, AuditFilter { instances, tenants, of_applications: true, ..query.filter()? }).await
 }
 
@@ -116,7 +126,8 @@ impl AuditQuery {
     fn filter(self) -> Result<AuditFilter, Refusal> {
         let wrong = |e: InvalidJobId| Refusal::invalid("?operationId", e.to_string());
         let operation = self.operation_id.map(|id| id.parse()).transpose().map_err(wrong)?;
-        Ok(AuditFilter {
+        let no_place = |e: InvalidAuditPlace| Refusal::invalid("?before", e.to_string());
+        let filter = AuditFilter {
             actor: self.actor,
             action: self.action,
             resource_type: self.resource_type,
@@ -128,10 +139,12 @@ impl AuditQuery {
             operation,
             from: self.from.map(|t| moment("?from", &t)).transpose()?,
             to: self.to.map(|t| moment("?to", &t)).transpose()?,
-            before: self.before,
+            before: self.before.map(|b| b.parse()).transpose().map_err(no_place)?,
             limit: self.limit.unwrap_or(PAGE.1).clamp(1, PAGE.0),
             ..AuditFilter::default()
-        })
+        };
+        filter.check().map_err(|(field, why)| Refusal::invalid(format!("?{field}"), why))?;
+        Ok(filter)
     }
 }
 
@@ -149,7 +162,7 @@ fn moment(at: &'static str, text: &str) -> Result<Millis, Refusal> {
 async fn page(api: &Api, filter: AuditFilter) -> Result<Response, Refusal> {
     let limit = filter.limit as usize;
     let found = api.inner.provisioner.audit(filter).await?;
-    let next = found.last().filter(|_| found.len() == limit).map(|row| row.n.to_string());
+    let next = found.last().filter(|_| found.len() == limit).map(|row| row.place().to_string());
     let entries = found.into_iter().map(AuditEntry::from).collect();
     Ok(json(StatusCode::OK, &AuditBody { entries, next }))
 }
@@ -159,6 +172,7 @@ impl From<Audit> for AuditEntry {
         let a = row.application.as_ref();
         let text = |i: &Identifier| i.to_string();
         Self {
+            place: row.place().to_string(),
             at: time(row.at.0),
             actor: row.actor,
             action: row.action,

@@ -131,9 +131,12 @@ pub(crate) struct ListQuery {
     /// Under an instance's base path it is that one.
     #[param(value_type = Option<String>)]
     instance: Option<Identifier>,
-    tenant: Option<String>,
-    application: Option<String>,
-    environment: Option<String>,
+    #[param(value_type = Option<String>)]
+    tenant: Option<Identifier>,
+    #[param(value_type = Option<String>)]
+    application: Option<Identifier>,
+    #[param(value_type = Option<String>)]
+    environment: Option<Identifier>,
     /// Only operations older than this one: the `next` of the page before.
     before: Option<String>,
     /// At most 200; 50 when left out.
@@ -179,9 +182,9 @@ pub(crate) async fn list(State(api): State<Api>, caller: CallerOf, uri: Uri) -> 
         status: q.status.map(|s| s.as_str().into()),
         pair,
         instance: q.instance.as_ref().map(ToString::to_string),
-        tenant: q.tenant,
-        application: q.application,
-        environment: q.environment,
+        tenant: q.tenant.as_ref().map(ToString::to_string),
+        application: q.application.as_ref().map(ToString::to_string),
+        environment: q.environment.as_ref().map(ToString::to_string),
         before: q.before,
         limit,
     };

@@ -20,5 +20,5 @@ pub use provisioner::{
     PlanView, PlannedField, PlannedView, PluginView, ProgressView, Provisioner, Work,
 };
 pub use quotas::{InstanceQuotas, QuotaTable};
-pub use sutler_ledger::{Audit, AuditFilter, InvalidJobId, Millis, Names};
+pub use sutler_ledger::{Audit, AuditFilter, AuditPlace, InvalidAuditPlace, InvalidJobId, Millis, Names};
 pub use worker::PluginWorker;

@@ -1,6 +1,6 @@
 //! The audit, which the ledger keeps: what is asked of jobs is written with them.
 
-use sutler_ledger::{Audit, AuditFilter, Millis};
+use sutler_ledger::{Audit, AuditFilter, HOST, Millis};
 
 use crate::error::OperationError;
 use crate::operations::Operations;
@@ -24,7 +24,7 @@ impl Operations {
             at: Millis(0),
             actor: operator.to_owned(),
             action: action.to_owned(),
-            resource_type: "host".into(),
+            resource_type: HOST.into(),
             resource_id: self.0.holder.to_string(),
             application: None,
             operation: None,

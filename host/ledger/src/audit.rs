@@ -1,9 +1,11 @@
 //! The audit: who asked for which change, and when. Rows are added and, when they are old, forgotten; none changes.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sutler_model::{Action, Application, Identifier, InvalidName};
+use sutler_model::{Action, Application, Identifier, InvalidName, Pair};
 
 use crate::{InvalidJobId, Job, JobId, Millis, NewJob, Write};
 
@@ -40,6 +42,10 @@ pub struct Deed {
 
 /// What the audit calls a job as a resource.
 pub(crate) const OPERATION: &str = "operation";
+/// What the audit calls a host as a resource.
+pub const HOST: &str = "host";
+/// What the audit calls what is done.
+const ACTIONS: [&str; 7] = ["create", "update", "replace", "delete", "retry", "cancel", "reload"];
 
 /// Names that may be seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +64,34 @@ impl Names {
             (Self::Only(names), Some(name)) => names.iter().any(|n| n == name),
             (Self::Only(names), None) => names.is_empty(),
         }
+    }
+}
+
+/// Where a row stands in the audit, which is in the order of its times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AuditPlace {
+    pub at: Millis,
+    /// Tells rows of one millisecond apart.
+    pub n: u64,
+}
+
+/// Words that are no place in the audit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no place in the audit; give the one that ended the page before")]
+pub struct InvalidAuditPlace(pub String);
+
+impl fmt::Display for AuditPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.at.0, self.n)
+    }
+}
+
+impl FromStr for AuditPlace {
+    type Err = InvalidAuditPlace;
+    fn from_str(s: &str) -> Result<Self, InvalidAuditPlace> {
+        let place = s.split_once('-').and_then(|(at, n)| Some((at.parse().ok()?, n.parse().ok()?)));
+        let wrong = || InvalidAuditPlace(s.chars().take(80).collect());
+        place.map(|(at, n)| Self { at: Millis(at), n }).ok_or_else(wrong)
     }
 }
 
@@ -83,7 +117,7 @@ pub struct AuditFilter {
     /// Before.
     pub to: Option<Millis>,
     /// Older than this one: where the page before ended.
-    pub before: Option<u64>,
+    pub before: Option<AuditPlace>,
     /// At most so many.
     pub limit: u32,
 }
@@ -109,7 +143,44 @@ impl AuditFilter {
             && (self.operation.is_none() || self.operation == row.operation)
             && self.from.is_none_or(|from| row.at >= from)
             && self.to.is_none_or(|to| row.at < to)
-            && self.before.is_none_or(|before| row.n < before)
+            && self.before.is_none_or(|before| row.place() < before)
+    }
+
+    /// Whether any row could be like that: what is asked of an audit must not be answered by nothing for a slip.
+    ///
+    /// # Errors
+    /// The name of the field, and why no row is like that.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let field = |name, text: &Option<String>, right: &dyn Fn(&str) -> Result<(), String>| {
+            text.as_deref().map_or(Ok(()), |t| right(t).map_err(|why| (name, why)))
+        };
+        let name = |t: &str| Identifier::parse(t).map(|_| ()).map_err(|e| e.to_string());
+        let printable = |t: &str| match t.chars().find(|c| c.is_control()) {
+            Some(c) => Err(format!("{t:?} has the control character {c:?}")),
+            None => Ok(()),
+        };
+        field("actor", &self.actor, &printable)?;
+        field("action", &self.action, &|t| match ACTIONS.contains(&t) {
+            true => Ok(()),
+            false => Err(format!("{t:?} is no action; there are {}", ACTIONS.join(", "))),
+        })?;
+        field("resourceType", &self.resource_type, &|t| match t {
+            OPERATION | HOST => Ok(()),
+            _ => t.parse::<Pair>().map(|_| ()).map_err(|e| format!("{e}; or write operation or host")),
+        })?;
+        field("resourceId", &self.resource_id, &printable)?;
+        for (at, text) in [
+            ("instance", &self.instance),
+            ("tenant", &self.tenant),
+            ("environment", &self.environment),
+            ("application", &self.application),
+        ] {
+            field(at, text, &name)?;
+        }
+        match (self.from, self.to) {
+            (Some(from), Some(to)) if from >= to => Err(("from", "it is not before to".into())),
+            _ => Ok(()),
+        }
     }
 
     /// The conditions on single columns, for ledgers on a database.
@@ -141,6 +212,10 @@ pub(crate) use columns;
 pub(crate) struct Texts<'a>(pub(crate) [Option<&'a str>; 10]);
 
 impl Audit {
+    pub const fn place(&self) -> AuditPlace {
+        AuditPlace { at: self.at, n: self.n }
+    }
+
     pub(crate) fn texts(&self) -> Texts<'_> {
         let a = self.application.as_ref();
         Texts([

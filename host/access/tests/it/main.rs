@@ -4,7 +4,7 @@
 
 use expect_test::{Expect, expect};
 use sutler_access::{
-    Access, AccessConfig, AccessError, Denied, Incoming, InstanceAccess, hash_token, new_token,
+    Access, AccessConfig, AccessError, Denied, Incoming, InstanceAccess, Scope, hash_token, new_token,
 };
 use sutler_model::{Application, Identifier};
 
@@ -289,6 +289,10 @@ fn an_instance_has_its_own_token_and_tenants() {
         let got = words(token, route, tenant, of);
         assert!(got.contains(said), "{token} {route:?} {tenant} {of:?}: {got}");
     }
+    let all = access.caller(&with("Bearer all")).unwrap();
+    assert_eq!(all.tenants_in(Some(&id("emea"))), Some(Scope::Only(vec![id("acme")])));
+    assert_eq!(all.tenants_in(Some(&id("apac"))), Some(Scope::All));
+    assert_eq!(all.tenants_in(None), Some(Scope::All));
     let twice = [instance("emea", Some("all"), None)];
     let e = Access::new(&toml::from_str(&config).unwrap(), &twice).unwrap_err();
     assert!(matches!(&e, AccessError::HashTwice { at, .. } if at == "instances.emea"), "{e}");
@@ -296,4 +300,31 @@ fn an_instance_has_its_own_token_and_tenants() {
     let alone = Access::new(&AccessConfig::default(), &instances).unwrap();
     assert!(!alone.callers_open());
     assert_eq!(alone.caller(&Incoming::default()).unwrap_err(), Denied::Missing);
+}
+
+#[test]
+fn what_is_seen_in_an_instance_lies_within_both_rules() {
+    let config = format!(
+        "[[callers]]\nname = \"two\"\ntoken-hash = [\"{}\"]\ntenants = [\"acme\", \"globex\"]\ninstances = [\"*\"]\n\
+         [[callers]]\nname = \"none\"\ntoken-hash = [\"{}\"]\ninstances = [\"*\"]\n",
+        hash_token("two"),
+        hash_token("none")
+    );
+    let instances = [
+        instance("emea", None, Some(&["globex", "initech"])),
+        instance("apac", None, Some(&["initech"])),
+        instance("free", None, None),
+    ];
+    let access = Access::new(&toml::from_str(&config).unwrap(), &instances).unwrap();
+    let seen = |token: &str, of: &str| {
+        let caller = access.caller(&with(&format!("Bearer {token}"))).unwrap();
+        caller.tenants_in(Some(&Identifier::parse(of).unwrap()))
+    };
+    let only =
+        |names: &[&str]| Some(Scope::Only(names.iter().map(|n| Identifier::parse(n).unwrap()).collect()));
+    assert_eq!(seen("two", "emea"), only(&["globex"]));
+    assert_eq!(seen("two", "apac"), None);
+    assert_eq!(seen("two", "free"), only(&["acme", "globex"]));
+    assert_eq!(seen("none", "emea"), None);
+    assert_eq!(seen("none", "free"), only(&[]));
 }

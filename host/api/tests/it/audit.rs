@@ -5,9 +5,9 @@ use axum::http::Request;
 use expect_test::{Expect, expect};
 use sutler_access::{Access, AccessConfig, InstanceAccess, hash_token};
 use sutler_api::{ApiConfig, admin_router, router};
-use sutler_dispatch::{AuditFilter, Millis, Names};
+use sutler_dispatch::{AuditFilter, AuditPlace, Millis, Names};
 
-use crate::fake::{api, fake, send, shown};
+use crate::fake::{api, fake, get, send, shown};
 
 /// `all` and `acme` may read the audit, `blind` may not; of operators `ops` may and `dev` may not. `emea` and `apac`
 /// have tokens of their own, and only `emea`'s may.
@@ -62,10 +62,10 @@ async fn answer(admin: bool, path: &str, token: &str, expected: Expect) {
 async fn entries_have_names_and_pages() {
     answer(false, "/audit?limit=2", "all", expect![[r#"
         200
-        {"entries":[{"at":"2026-01-31T12:00:00.003Z","actor":"axual","action":"create","resourceType":"deployment/ksml","resourceId":"main","instance":"emea","tenant":"acme","environment":"prod","application":"orders","operationId":"op_00000000000000000000000000000003","requestId":"r-1"},{"at":"2026-01-31T12:00:00.002Z","actor":"axual","action":"create","resourceType":"deployment/ksml","resourceId":"main","instance":"emea","tenant":"acme","environment":"prod","application":"orders","operationId":"op_00000000000000000000000000000002","requestId":"r-1"}],"next":"2"}"#]]).await;
-    answer(true, "/audit?before=2", "ops", expect![[r#"
+        {"entries":[{"place":"1769860800003-3","at":"2026-01-31T12:00:00.003Z","actor":"axual","action":"create","resourceType":"deployment/ksml","resourceId":"main","instance":"emea","tenant":"acme","environment":"prod","application":"orders","operationId":"op_00000000000000000000000000000003","requestId":"r-1"},{"place":"1769860800002-2","at":"2026-01-31T12:00:00.002Z","actor":"axual","action":"create","resourceType":"deployment/ksml","resourceId":"main","instance":"emea","tenant":"acme","environment":"prod","application":"orders","operationId":"op_00000000000000000000000000000002","requestId":"r-1"}],"next":"1769860800002-2"}"#]]).await;
+    answer(true, "/audit?before=1769860800002-2", "ops", expect![[r#"
         200
-        {"entries":[{"at":"2026-01-31T12:00:00.001Z","actor":"ops","action":"reload","resourceType":"host","resourceId":"host-1","instance":null,"tenant":null,"environment":null,"application":null,"operationId":null,"requestId":null}]}"#]]).await;
+        {"entries":[{"place":"1769860800001-1","at":"2026-01-31T12:00:00.001Z","actor":"ops","action":"reload","resourceType":"host","resourceId":"host-1","instance":null,"tenant":null,"environment":null,"application":null,"operationId":null,"requestId":null}]}"#]]).await;
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn each_sees_its_own() {
 async fn a_query_is_taken_as_it_is_meant_or_refused() {
     let path = "/audit?actor=a&action=delete&resourceType=deployment/ksml&resourceId=main&tenant=t&environment=e\
                 &application=p&operationId=op_00000000000000000000000000000001&from=2026-01-31T12:00:00Z\
-                &to=2026-01-31T14:00:00%2B01:00&before=9&limit=1000";
+                &to=2026-01-31T14:00:00%2B01:00&before=1769860800000-9&limit=1000";
     let (said, asked) = ask(true, path, "ops").await;
     let asked = asked.unwrap_or_else(|| panic!("{said}"));
     let texts = [
@@ -135,7 +135,7 @@ async fn a_query_is_taken_as_it_is_meant_or_refused() {
     assert_eq!(asked.operation.unwrap().as_str(), "op_00000000000000000000000000000001");
     let times = (Some(Millis(1_769_860_800_000)), Some(Millis(1_769_864_400_000)));
     assert_eq!((asked.from, asked.to), times);
-    assert_eq!((asked.before, asked.limit), (Some(9), 200));
+    assert_eq!((asked.before, asked.limit), (Some(AuditPlace { at: times.0.unwrap(), n: 9 }), 200));
     assert_eq!(ask(true, "/audit", "ops").await.1.unwrap().limit, 50);
 
     answer(true, "/audit?from=yesterday", "ops", expect![[r#"
@@ -147,4 +147,35 @@ async fn a_query_is_taken_as_it_is_meant_or_refused() {
     answer(true, "/audit?operationId=7", "ops", expect![[r#"
         400
         {"error":{"code":"invalid-request","message":"\"7\" is not the id of an operation or a job","path":"?operationId"}}"#]]).await;
+}
+
+/// Nothing in answer to a slip would read as nothing that was done.
+#[tokio::test]
+async fn what_no_entry_can_be_like_is_refused() {
+    for (query, at, why) in [
+        ("action=deleted", "?action", "there are create, update, replace, delete, retry, cancel, reload"),
+        ("resourceType=ksml", "?resourceType", "or write operation or host"),
+        ("tenant=AC%20ME", "?tenant", "AC ME"),
+        ("application=", "?application", "1 to 63"),
+        ("actor=a%00b", "?actor", "control character"),
+        ("resourceId=%0a", "?resourceId", "control character"),
+        ("before=2", "?before", "no place in the audit"),
+        ("from=2026-01-31T14:00:00Z&to=2026-01-31T14:00:00Z", "?from", "not before to"),
+    ] {
+        let (said, asked) = ask(true, &format!("/audit?{query}"), "ops").await;
+        let (status, body) = said.split_once('\n').unwrap();
+        assert!(status.starts_with("400") && asked.is_none(), "{query}: {said}");
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["error"]["path"], at, "{said}");
+        assert!(body["error"]["message"].as_str().unwrap().contains(why), "{said}");
+    }
+    for query in ["tenant=a%00", "application=A", "environment="] {
+        let public = router(&api(&fake(), crate::fake::access(), config()));
+        let said = shown(send(&public, get(&format!("/operations?{query}"))).await).await;
+        let field = query.split('=').next().unwrap();
+        assert!(said.starts_with("400") && said.contains(&format!("{field}: identifier")), "{query}: {said}");
+    }
+    for query in ["resourceType=operation&action=cancel", "resourceType=host&action=reload"] {
+        assert!(ask(true, &format!("/audit?{query}"), "ops").await.1.is_some(), "{query}");
+    }
 }

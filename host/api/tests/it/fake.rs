@@ -309,7 +309,7 @@ impl Provisioner for Fake {
         })
     }
     fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<Audit>, CallError>> {
-        let (limit, before) = (filter.limit, filter.before.unwrap_or(4));
+        let (limit, before) = (filter.limit, filter.before.map_or(4, |place| place.n));
         self.audits.lock().unwrap().push(filter);
         // Three changes: 3, 2, 1.
         let rows = (1..before).rev().take(limit as usize).map(change).collect();

@@ -14,7 +14,10 @@ CREATE TABLE audit (
     operation     TEXT COLLATE "C",
     request_id    TEXT COLLATE "C"
 );
-CREATE INDEX audit_by_tenancy ON audit (instance, tenant, n);
+CREATE INDEX audit_by_time ON audit (at, n);
+CREATE INDEX audit_by_instance ON audit (instance, at, n);
+CREATE INDEX audit_by_tenancy ON audit (instance, tenant, at, n);
+CREATE INDEX audit_by_operation ON audit (operation) WHERE operation IS NOT NULL;
 
 CREATE FUNCTION audit_never_changes() RETURNS trigger LANGUAGE plpgsql
     AS 'BEGIN RAISE EXCEPTION ''the audit is append-only''; END';

@@ -14,7 +14,10 @@ CREATE TABLE audit (
     operation     TEXT,
     request_id    TEXT
 ) STRICT;
-CREATE INDEX audit_by_tenancy ON audit (instance, tenant);
+CREATE INDEX audit_by_time ON audit (at);
+CREATE INDEX audit_by_instance ON audit (instance, at);
+CREATE INDEX audit_by_tenancy ON audit (instance, tenant, at);
+CREATE INDEX audit_by_operation ON audit (operation) WHERE operation IS NOT NULL;
 
 CREATE TRIGGER audit_never_changes BEFORE UPDATE ON audit BEGIN
     SELECT raise(ABORT, 'the audit is append-only');

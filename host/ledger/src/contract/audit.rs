@@ -63,8 +63,8 @@ pub async fn what_is_asked_for_is_audited(rig: &dyn Rig) {
     ledger.audit(reload()).await.unwrap();
 
     let rows = ledger.audited(all()).await.unwrap();
-    let numbers: Vec<u64> = rows.iter().map(|r| r.n).collect();
-    assert!(numbers.is_sorted_by(|a, b| a > b), "{numbers:?}");
+    let places: Vec<_> = rows.iter().map(Audit::place).collect();
+    assert!(places.is_sorted_by(|a, b| a > b), "{places:?}");
     let told = told(&*ledger, all()).await;
     let retried = format!("ops retry {}", job.id);
     assert_eq!(told, ["ops reload host-1", &retried, "axual delete b", "axual create a"]);
@@ -135,7 +135,7 @@ pub async fn the_audit_is_filtered_and_paged(rig: &dyn Rig) {
     loop {
         let page = ledger.audited(AuditFilter { limit: 2, before, ..all() }).await.unwrap();
         let Some(last) = page.last() else { break };
-        before = Some(last.n);
+        before = Some(last.place());
         pages.push(page.len());
     }
     assert_eq!(pages, [2, 2, 1]);
@@ -154,6 +154,21 @@ pub async fn the_audit_outlives_its_jobs_until_it_is_old(rig: &dyn Rig) {
     assert_eq!(ledger.forget_audited(40 * DAY).await.unwrap(), 2);
     assert_eq!(told(&*ledger, all()).await, ["axual delete b", "axual create a"]);
     assert_eq!(ledger.forget_audited(40 * DAY).await.unwrap(), 0);
+
+    // What is imported beside young rows stands where its time says, and is forgotten by it.
+    let young = ledger.audited(all()).await.unwrap()[0].at;
+    let ago = |d: Duration| Millis(young.0 - Millis(0).plus(d).0);
+    for (actor, at) in [("younger", ago(10 * DAY)), ("older", ago(50 * DAY)), ("old", ago(45 * DAY))] {
+        let row = Audit { actor: actor.into(), at, ..reload() };
+        ledger.import(Record::Audit(row)).await.unwrap();
+    }
+    let of_hosts = || AuditFilter { resource_type: Some("host".into()), ..all() };
+    let reloads = ["younger reload host-1", "old reload host-1", "older reload host-1"];
+    assert_eq!(told(&*ledger, of_hosts()).await, reloads);
+    let first = ledger.audited(AuditFilter { limit: 1, ..of_hosts() }).await.unwrap()[0].place();
+    assert_eq!(told(&*ledger, AuditFilter { before: Some(first), ..of_hosts() }).await, reloads[1..]);
+    assert_eq!(ledger.forget_audited(40 * DAY).await.unwrap(), 2);
+    assert_eq!(told(&*ledger, of_hosts()).await, reloads[..1]);
     assert_eq!(ledger.check().await.unwrap(), []);
 }
 

@@ -1,6 +1,7 @@
 //! The rows and what is done with them under the lock. Each operation looks first and writes only then.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,7 +32,7 @@ pub(super) struct State {
     taken: BTreeMap<(String, String), Taken>,
     /// With when they were kept.
     pub(super) plugins: BTreeMap<Digest, (Bytes, Millis)>,
-    audit: VecDeque<Audit>,
+    audit: Vec<Audit>,
     /// Rows of the audit that there ever were.
     audited: u64,
     /// The tenant that was served last.
@@ -105,18 +106,20 @@ impl State {
 
     pub(super) fn append(&mut self, row: Audit) {
         self.audited += 1;
-        self.audit.push_back(Audit { n: self.audited, ..row });
+        self.audit.push(Audit { n: self.audited, ..row });
     }
 
     pub(super) fn audited(&self, filter: &AuditFilter) -> Vec<Audit> {
-        let found = self.audit.iter().rev().filter(|row| filter.takes(row));
-        found.take(filter.limit as usize).cloned().collect()
+        let mut found: Vec<&Audit> = self.audit.iter().filter(|row| filter.takes(row)).collect();
+        found.sort_unstable_by_key(|row| Reverse(row.place()));
+        found.into_iter().take(filter.limit as usize).cloned().collect()
     }
 
     pub(super) fn forget_audited(&mut self, older_than: Duration, now: Millis) -> u64 {
         let cutoff = audit::cutoff(now, older_than);
-        let old = self.audit.iter().take_while(|row| row.at.0 <= cutoff).count();
-        self.audit.drain(..old).count() as u64
+        let all = self.audit.len();
+        self.audit.retain(|row| row.at.0 > cutoff);
+        (all - self.audit.len()) as u64
     }
 
     fn counts(&self, taken: &Taken) -> Option<Use> {

@@ -52,26 +52,27 @@ pub(super) async fn list(connections: &Connections, filter: &AuditFilter) -> Res
             sql.push_str(&format!(" AND {column} = ${}", values.len()));
         }
     }
-    let numbers = [
-        ("at >= $", filter.from.map(|m| m.0)),
-        ("at < $", filter.to.map(|m| m.0)),
-        ("n < $", filter.before.map(rules::int)),
-    ];
+    let numbers = [("at >= $", filter.from.map(|m| m.0)), ("at < $", filter.to.map(|m| m.0))];
     for (condition, value) in &numbers {
         if let Some(value) = value {
             values.push(value);
             sql.push_str(&format!(" AND {condition}{}", values.len()));
         }
     }
-    sql.push_str(" ORDER BY n DESC LIMIT $1");
-    connections.read(&sql, &values).await?.iter().map(read).collect()
+    let before = filter.before.map(|b| (b.at.0, rules::int(b.n)));
+    if let Some((at, n)) = &before {
+        values.extend([at as Param<'_>, n]);
+        sql.push_str(&format!(" AND (at, n) < (${}, ${})", values.len() - 1, values.len()));
+    }
+    sql.push_str(" ORDER BY at DESC, n DESC LIMIT $1");
+    connections.read_once(&sql, &values).await?.iter().map(read).collect()
 }
 
-/// The oldest come first, so that what is not old ends the search.
+/// At most so many, the oldest first.
 pub(super) async fn forget(connections: &Connections, older_than: Duration) -> Result<u64, Broken> {
-    let sql = "WITH first AS MATERIALIZED (SELECT n, at FROM audit ORDER BY n LIMIT $3), \
-               gone AS (DELETE FROM audit a USING first WHERE a.n = first.n \
-                 AND first.at <= greatest(ledger_now(), $1::bigint) - $2::bigint RETURNING 1) \
+    let sql = "WITH first AS MATERIALIZED (SELECT n FROM audit \
+                 WHERE at <= (SELECT greatest(ledger_now(), $1::bigint) - $2::bigint) ORDER BY at, n LIMIT $3), \
+               gone AS (DELETE FROM audit a USING first WHERE a.n = first.n RETURNING 1) \
                SELECT count(*) FROM gone";
     let params: [Param<'_>; 3] = [&connections.floor(), &row::distance(older_than), &FORGOTTEN];
     let rows = connections.write(sql, &params).await?;

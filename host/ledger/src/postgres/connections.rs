@@ -6,6 +6,7 @@ use std::time::Duration;
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType,
 };
+use tokio::time::error::Elapsed;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
@@ -98,6 +99,14 @@ impl Connections {
         }
     }
 
+    /// As [`Self::read`], of a statement that has many forms: no connection remembers it.
+    pub(super) async fn read_once(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Broken> {
+        match self.get().await?.query_once(sql, params).await {
+            Err(Broken::Lost(_)) => self.get().await?.query_once(sql, params).await,
+            got => got,
+        }
+    }
+
     /// One statement that commits by itself.
     pub(super) async fn write(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Broken> {
         self.get().await?.query(sql, params, Effect::Commits).await
@@ -123,6 +132,21 @@ impl Connection {
         effect: Effect,
     ) -> Result<Vec<Row>, Broken> {
         let got = tokio::time::timeout(self.patience, self.send(sql, params, effect)).await;
+        self.judge(got, effect)
+    }
+
+    async fn query_once(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Broken> {
+        let object = self.object.as_ref().ok_or_else(Self::gone)?;
+        let got = async {
+            let statement = object.prepare(sql).await?;
+            object.query(&statement, params).await
+        };
+        let got = tokio::time::timeout(self.patience, got).await;
+        self.judge(got.map(|g| g.map_err(|e| Broken::of(&e, Effect::None))), Effect::None)
+    }
+
+    /// A connection that broke, or does not answer, is given up.
+    fn judge<T>(&mut self, got: Result<Result<T, Broken>, Elapsed>, effect: Effect) -> Result<T, Broken> {
         let got = got.unwrap_or_else(|_| Err(Broken::Lost(effect.lost("the server does not answer".into()))));
         if matches!(got, Err(Broken::Lost(_))) {
             self.part();

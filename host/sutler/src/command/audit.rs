@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use chrono::{DateTime, FixedOffset};
 use serde_json::{Value, json};
-use sutler_ledger::{Audit, AuditFilter, JobId, Millis};
+use sutler_ledger::{Audit, AuditFilter, AuditPlace, JobId, Millis};
 use sutler_model::Identifier;
 
 use super::columns::{columns, place, plain, time};
@@ -50,9 +50,9 @@ pub(crate) struct AuditCommand {
     /// RFC 3339, before
     #[arg(long, value_name = "TIME")]
     to: Option<DateTime<FixedOffset>>,
-    /// Only entries older than the one of this number
-    #[arg(long, value_name = "N")]
-    before: Option<u64>,
+    /// Only entries older than this place, which ended the page before
+    #[arg(long, value_name = "PLACE")]
+    before: Option<AuditPlace>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u32,
@@ -66,20 +66,21 @@ pub(crate) struct AuditCommand {
 impl AuditCommand {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let config = self.config.load()?;
+        let (json, limit, filter) = (self.json, self.limit, self.filter());
+        filter.check().map_err(|(field, why)| anyhow::anyhow!("{}: {why}", option(field)))?;
         telemetry::logs(&config.log, true)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let (json, limit) = (self.json, self.limit);
         let rows = runtime.block_on(async {
             let ledger = config.ledger.open(Purpose::Look).await?.ledger;
-            anyhow::Ok(ledger.audited(self.filter()).await?)
+            anyhow::Ok(ledger.audited(filter).await?)
         })?;
         if json {
             say(serde_json::to_string_pretty(&rows.iter().map(document).collect::<Vec<_>>())?);
-            return Ok(ExitCode::SUCCESS);
+        } else {
+            table(&rows).iter().for_each(say);
         }
-        table(&rows).iter().for_each(say);
         if let Some(last) = rows.last().filter(|_| rows.len() == limit as usize) {
-            eprintln!("there may be more: --before {}", last.n);
+            eprintln!("there may be more: --before {}", last.place());
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -105,6 +106,12 @@ impl AuditCommand {
     }
 }
 
+/// The option of a field: `--resource-type` of `resourceType`.
+fn option(field: &str) -> String {
+    let dashed = field.chars().flat_map(|c| [c.is_uppercase().then_some('-'), Some(c.to_ascii_lowercase())]);
+    ["--".to_owned(), dashed.flatten().collect()].concat()
+}
+
 /// A head and a line for each entry.
 fn table(rows: &[Audit]) -> Vec<String> {
     let head = ["TIME", "ACTOR", "ACTION", "TYPE", "RESOURCE", "APPLICATION", "OPERATION"];
@@ -127,7 +134,7 @@ fn document(row: &Audit) -> Value {
     let a = row.application.as_ref();
     let name = |i: Option<&Identifier>| i.map(ToString::to_string);
     json!({
-        "n": row.n,
+        "place": row.place().to_string(),
         "at": time(row.at),
         "actor": row.actor,
         "action": row.action,

@@ -102,6 +102,14 @@ async fn tenants_with_equal_applications_never_meet_in_the_audit() {
         assert_eq!(list[1]["resourceType"], "tool/hostile");
         world.host.stop().await;
     }
+    for (option, value, why) in [
+        ("--action", "destroy", "--action: \"destroy\" is no action; there are create, "),
+        ("--resource-type", "ksml", "--resource-type: "),
+        ("--tenant", "AC ME", "--tenant: "),
+    ] {
+        let said = sutler(folder, &["audit", option, value]).refused();
+        assert!(said.contains(why), "{said}");
+    }
     let table = sutler(folder, &["audit", "--tenant", "acme", "--actor", "of-acme"]).ok();
     assert!(table.starts_with("TIME ") && table.lines().count() == 2, "{table}");
     assert!(table.contains("acme/prod/orders") && table.contains("op_"), "{table}");

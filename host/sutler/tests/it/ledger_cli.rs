@@ -255,6 +255,14 @@ async fn a_ledger_moves_with_everything_in_it() {
     assert!(sutler(to, &["ledger", "import", all, "--key-file", key]).ok().contains("imported 3 jobs"));
     let again = sutler(to, &["ledger", "import", all, "--key-file", key]).refused();
     assert!(again.contains("is in the ledger already"), "{again}");
+    // So is an audit that outlived its jobs.
+    let mut lines: Vec<&str> =
+        text.lines().filter(|l| l.contains("\"sutler-ledger\"") || l.contains("\"audit\"")).collect();
+    assert_eq!(lines.len(), 1 + 3, "{text}");
+    lines.push("{\"end\":{\"records\":3,\"unreadable\":0}}\n");
+    std::fs::write(&cut, lines.join("\n")).unwrap();
+    let again = sutler(to, &["ledger", "import", cut.to_str().unwrap(), "--key-file", key]).refused();
+    assert!(again.contains("line 2: this entry of the audit is in the ledger already"), "{again}");
     assert!(sutler(to, &["ledger", "check"]).ok().contains("fine"));
     for args in [&["job", "list", "--json"][..], &["job", "show", &running, "--json"]] {
         assert_eq!(sutler(to, args).ok(), sutler(&from, args).ok());

@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use sutler_ledger::lines::Line;
-use sutler_ledger::{Filter, Keys, Ledger, Record};
+use sutler_ledger::{Audit, AuditFilter, Filter, Keys, Ledger, Record};
 
 use super::Counts;
 use crate::command::progress::Meter;
@@ -57,7 +58,7 @@ impl Import {
              repeats of one of the two would be refused; import into a new ledger",
             config.ledger.place()
         );
-        look_through(&mut lines, (!empty).then_some(&*ledger)).await?;
+        look_through(&mut lines, &*ledger, empty).await?;
         if !alike {
             own.hash_like(from)?;
         }
@@ -161,16 +162,26 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Everything that would stop the import is found before anything is written. `other` has jobs already.
-async fn look_through(lines: &mut Lines<'_>, other: Option<&dyn Ledger>) -> anyhow::Result<()> {
+/// Everything that would stop the import is found before anything is written. `empty`: the ledger has no jobs yet.
+async fn look_through(lines: &mut Lines<'_>, ledger: &dyn Ledger, empty: bool) -> anyhow::Result<()> {
     let meter = Meter::new("records looked at");
     let (mut n, mut seen) = (0, HashSet::new());
+    let audited = !ledger.audited(AuditFilter { limit: 1, ..AuditFilter::default() }).await?.is_empty();
     while let Ok(record) = lines.record(n)? {
         n += 1;
         meter.at(n);
+        if let Record::Audit(row) = &record {
+            ensure!(
+                !audited || !is_audited(ledger, row).await?,
+                "{}: this entry of the audit is in the ledger already; nothing was imported. Import into a new ledger",
+                lines.place()
+            );
+        }
         let Record::Job { job, route, .. } = record else { continue };
         ensure!(seen.insert(job.id.clone()), "{}: job {} comes twice", lines.place(), job.id);
-        let Some(ledger) = other else { continue };
+        if empty {
+            continue;
+        }
         let known = ledger.job(job.id.clone()).await?;
         let asked = ledger.asked(&job.caller, &route, &job.request_id).await?;
         if let Some(known) = known.or(asked.map(|(job, _)| job)) {
@@ -186,6 +197,20 @@ async fn look_through(lines: &mut Lines<'_>, other: Option<&dyn Ledger>) -> anyh
         }
     }
     Ok(())
+}
+
+/// Entries have no name of their own: whether one of the same words is there.
+async fn is_audited(ledger: &dyn Ledger, row: &Audit) -> anyhow::Result<bool> {
+    let filter = AuditFilter {
+        from: Some(row.at),
+        to: Some(row.at.plus(Duration::from_millis(1))),
+        resource_id: Some(row.resource_id.clone()),
+        operation: row.operation.clone(),
+        limit: 1000,
+        ..AuditFilter::default()
+    };
+    let rows = ledger.audited(filter).await?;
+    Ok(rows.into_iter().any(|known| Audit { n: row.n, ..known } == *row))
 }
 
 /// Answers what was written and how many records the export could not read.
