@@ -5,9 +5,11 @@ mod access;
 mod browser;
 mod config;
 mod error;
+mod scope;
 mod token;
 
-pub use access::{Access, Caller, Incoming, Operator, Scope};
+pub use access::{Access, Caller, Incoming, Operator};
 pub use config::{AccessConfig, CallerConfig, InstanceAccess, OperatorConfig};
 pub use error::{AccessError, Denied, Forbidden, NoAudit, Refused};
+pub use scope::Scope;
 pub use token::{hash_token, new_token};
