@@ -1,6 +1,6 @@
 //! The audit, which the ledger keeps: what is asked of jobs is written with them.
 
-use sutler_ledger::{Audit, AuditFilter, HOST, Millis};
+use sutler_ledger::{Audit, AuditFilter};
 
 use crate::error::OperationError;
 use crate::operations::Operations;
@@ -19,17 +19,7 @@ impl Operations {
     /// # Errors
     /// What the ledger says.
     pub async fn audit(&self, operator: &str, action: &str) -> Result<(), OperationError> {
-        let row = Audit {
-            n: 0,
-            at: Millis(0),
-            actor: operator.to_owned(),
-            action: action.to_owned(),
-            resource_type: HOST.into(),
-            resource_id: self.0.holder.to_string(),
-            application: None,
-            operation: None,
-            request_id: None,
-        };
+        let row = Audit::of_host(operator, action, self.0.holder.as_ref());
         self.0.ledger.audit(row).await.map_err(OperationError::Ledger)
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use sutler_model::{Action, Application, Identifier, InvalidName, Pair};
 
 use crate::{InvalidJobId, Job, JobId, Millis, NewJob, Write};
@@ -43,12 +42,12 @@ pub struct Deed {
 /// What the audit calls a job as a resource.
 pub(crate) const OPERATION: &str = "operation";
 /// What the audit calls a host as a resource.
-pub const HOST: &str = "host";
+pub(crate) const HOST: &str = "host";
 /// What the audit calls what is done.
 const ACTIONS: [&str; 7] = ["create", "update", "replace", "delete", "retry", "cancel", "reload"];
 
 /// Names that may be seen.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Names {
     /// Every one, and none at all.
     #[default]
@@ -58,7 +57,7 @@ pub enum Names {
 }
 
 impl Names {
-    pub fn allows(&self, name: Option<&str>) -> bool {
+    fn allows(&self, name: Option<&str>) -> bool {
         match (self, name) {
             (Self::All, _) => true,
             (Self::Only(names), Some(name)) => names.iter().any(|n| n == name),
@@ -272,6 +271,21 @@ impl Audit {
             operation: operation.map(|id| id.parse().map_err(|e: InvalidJobId| e.to_string())).transpose()?,
             request_id: request.map(str::to_owned),
         })
+    }
+
+    /// What an operator does to a host; number and time are the ledger's to give.
+    pub fn of_host(actor: &str, action: &str, host: &str) -> Self {
+        Self {
+            n: 0,
+            at: Millis(0),
+            actor: actor.to_owned(),
+            action: action.to_owned(),
+            resource_type: HOST.to_owned(),
+            resource_id: host.to_owned(),
+            application: None,
+            operation: None,
+            request_id: None,
+        }
     }
 
     /// What a new job is going to do to its resources.

@@ -264,7 +264,7 @@ pub trait Ledger: Send + Sync + 'static {
     fn audit(&self, row: Audit) -> Answer<'_, ()>;
     /// The newest first.
     fn audited(&self, filter: AuditFilter) -> Answer<'_, Vec<Audit>>;
-    /// Forgets the audit's rows that are as old. Answers how many; at most a few hundred at once.
+    /// Forgets the audit's rows that are as old. Answers how many; at most a thousand at once.
     fn forget_audited(&self, older_than: Duration) -> Answer<'_, u64>;
 
     /// Writes as much as an operation may need and takes it back: whether the ledger can be written now. Nothing of it

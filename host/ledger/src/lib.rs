@@ -22,7 +22,7 @@ mod wake;
 #[cfg(feature = "testing")]
 pub mod contract;
 
-pub use audit::{Audit, AuditFilter, AuditPlace, Deed, HOST, InvalidAuditPlace, Names};
+pub use audit::{Audit, AuditFilter, AuditPlace, Deed, InvalidAuditPlace, Names};
 pub use clock::{Clock, ManualClock};
 pub use error::LedgerError;
 pub use event::{Event, Happened};

@@ -43,17 +43,7 @@ pub(crate) fn operation(caller: &str, answer: Option<Result<Vec<Applied>, Failed
 /// The first is an operator's, the others are a caller's.
 pub(crate) fn change(n: u64) -> Audit {
     let at = Millis(1_769_860_800_000 + i64::try_from(n).unwrap());
-    let row = Audit {
-        n,
-        at,
-        actor: "ops".into(),
-        action: "reload".into(),
-        resource_type: "host".into(),
-        resource_id: "host-1".into(),
-        application: None,
-        operation: None,
-        request_id: None,
-    };
+    let row = Audit { n, at, ..Audit::of_host("ops", "reload", "host-1") };
     if n == 1 {
         return row;
     }

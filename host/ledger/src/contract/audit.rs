@@ -21,17 +21,7 @@ async fn told(ledger: &dyn Ledger, filter: AuditFilter) -> Vec<String> {
 }
 
 fn reload() -> Audit {
-    Audit {
-        n: 0,
-        at: Millis(0),
-        actor: "ops".into(),
-        action: "reload".into(),
-        resource_type: "host".into(),
-        resource_id: "host-1".into(),
-        application: None,
-        operation: None,
-        request_id: None,
-    }
+    Audit::of_host("ops", "reload", "host-1")
 }
 
 fn by(actor: &str, action: &'static str) -> Option<Deed> {
